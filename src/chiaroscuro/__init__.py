@@ -1,0 +1,143 @@
+"""Chiaroscuro: contrastive representation learning, one small algebra of kernels and negatives.
+
+The public door. Names arrive when they are first used, so `import chiaroscuro` costs nothing and
+works where torch is not needed.
+
+Example:
+    >>> import chiaroscuro as cs
+    >>> cs.InfoNCE(cs.Gaussian(tau=0.1), cs.AllButPair())
+    InfoNCE(kernel=Gaussian(tau=0.1), negatives=AllButPair())
+"""
+
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from chiaroscuro import engine, kernels, objectives, pairwise, spec
+    from chiaroscuro.errors import ChiaroError, InputError
+    from chiaroscuro.kernels import (
+        Concat,
+        Cosine,
+        Dot,
+        Exponential,
+        Gaussian,
+        Kernel,
+        Laplace,
+        Learnable,
+        Lp,
+        Sum,
+    )
+    from chiaroscuro.objectives import (
+        BYOL,
+        AlignUniform,
+        BarlowTwins,
+        Generalised,
+        InfoNCE,
+        Objective,
+        OnDims,
+        SpectralContrastive,
+        SupCon,
+        VICReg,
+        Weighted,
+    )
+    from chiaroscuro.pairwise import AllButPair, AllButSelf, OtherView, SameView
+
+    NAMES: dict[str, type]
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BYOL",
+    "NAMES",
+    "AlignUniform",
+    "AllButPair",
+    "AllButSelf",
+    "BarlowTwins",
+    "ChiaroError",
+    "Concat",
+    "Cosine",
+    "Dot",
+    "Exponential",
+    "Gaussian",
+    "Generalised",
+    "InfoNCE",
+    "InputError",
+    "Kernel",
+    "Laplace",
+    "Learnable",
+    "Lp",
+    "Objective",
+    "OnDims",
+    "OtherView",
+    "SameView",
+    "SpectralContrastive",
+    "Sum",
+    "SupCon",
+    "VICReg",
+    "Weighted",
+    "engine",
+    "kernels",
+    "objectives",
+    "pairwise",
+    "parse",
+    "spec",
+]
+
+_HOME = {
+    "errors": "ChiaroError InputError",
+    "kernels": "Kernel Learnable Cosine Dot Gaussian Laplace Exponential Lp Sum Concat",
+    "pairwise": "AllButSelf AllButPair OtherView SameView",
+    "objectives": (
+        "Objective InfoNCE SupCon OnDims Weighted Generalised "
+        "VICReg BYOL BarlowTwins SpectralContrastive AlignUniform"
+    ),
+}
+_ROOMS = {
+    *("errors", "numerics", "spec", "artifacts", "data", "views", "models"),
+    *("kernels", "pairwise", "objectives", "graphs", "dynamics", "diagnostics", "engine", "labs"),
+}
+_WHERE = {name: room for room, names in _HOME.items() for name in names.split()}
+
+
+def parse(text: str) -> Any:
+    """The object that `text` denotes, from the names of this door.
+
+    Args:
+        text: for example `"InfoNCE(Sum(Gaussian(tau=0.5), Laplace(tau=0.5)))"`.
+
+    Example:
+        >>> parse("Gaussian(tau=0.1)")
+        Gaussian(tau=0.1)
+    """
+    from chiaroscuro import spec
+
+    return spec.parse(text, __getattr__("NAMES"))
+
+
+def _names() -> dict[str, type]:
+    """Every finished class that the rooms of the algebra export: no other derives from it."""
+    rooms = [importlib.import_module(f"chiaroscuro.{room}") for room in _HOME if room != "errors"]
+    exported = {name: getattr(room, name) for room in rooms for name in room.__all__}
+    classes = {name: value for name, value in exported.items() if isinstance(value, type)}
+    bases = {base for value in classes.values() for base in value.__mro__[1:]}
+    return {name: value for name, value in classes.items() if value not in bases}
+
+
+def __getattr__(name: str) -> Any:
+    if name in globals():
+        return globals()[name]
+    if name == "NAMES":
+        value: Any = _names()
+    elif name in _WHERE:
+        value = getattr(importlib.import_module(f"chiaroscuro.{_WHERE[name]}"), name)
+    elif name in _ROOMS and importlib.util.find_spec(f"chiaroscuro.{name}") is not None:
+        value = importlib.import_module(f"chiaroscuro.{name}")
+    else:
+        raise AttributeError(f"module 'chiaroscuro' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *globals()})

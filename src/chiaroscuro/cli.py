@@ -1,0 +1,222 @@
+"""The command line: parse, call one public function, print where the result went.
+
+Exit status: 0 done, 1 the work failed, 2 the call was wrong, 130 stopped by Ctrl-C. A wrong call
+prints one sentence on standard error. Nothing heavy is imported before a verb needs it.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from chiaroscuro import __version__
+from chiaroscuro.errors import ChiaroError, InputError
+
+__all__ = ["main"]
+
+EXTRAS = ("torchvision", "timm", "transformers", "safetensors", "scikit-learn", "matplotlib")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are our sentences."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"`{self.prog}`: {message}; see `{self.prog} --help`.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit status.
+
+    Args:
+        argv: the words after `chiaro`; those of the process unless given.
+
+    Example:
+        >>> main(["--version"])
+        chiaro 0.1.0
+        0
+    """
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+        return status
+    except ChiaroError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader left: `chiaro cite InfoNCE | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(argv: list[str]) -> int:
+    parser, verbs = _parser()
+    if not argv:
+        raise InputError(f"`chiaro` needs a verb: {', '.join(verbs)}; see `chiaro --help`.")
+    if not argv[0].startswith("-") and argv[0] not in verbs:
+        raise InputError(f"`chiaro {argv[0]}` is not a verb{_nearest(argv[0], verbs)}")
+    try:
+        call = parser.parse_args(argv)
+    except SystemExit as stop:  # --help and --version have printed
+        return int(stop.code or 0)
+    return call.verb(call)
+
+
+def _nearest(word: str, verbs: list[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, verbs, n=1)
+    return f"; did you mean `chiaro {close[0]}`?" if close else f"; there are {', '.join(verbs)}."
+
+
+def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
+    parser = _Parser(
+        prog="chiaro",
+        description="Contrastive representation learning: objectives, diagnosis, reproduction.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"chiaro {__version__}")
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+
+    demo = verbs.add_parser("demo", help="the main job on a small example", allow_abbrev=False)
+    demo.add_argument("--out", metavar="DIR", help="where the files go")
+    demo.set_defaults(verb=_demo)
+
+    cite = verbs.add_parser("cite", help="the BibTeX of what is used", allow_abbrev=False)
+    cite.add_argument("object", metavar="OBJECT", help='a name, or "InfoNCE(Gaussian(tau=0.5))"')
+    cite.add_argument("--keys", action="store_true", help="only the keys, one a line")
+    cite.set_defaults(verb=_cite)
+
+    doctor = verbs.add_parser("doctor", help="what this machine offers", allow_abbrev=False)
+    doctor.add_argument("--json", action="store_true", help="one JSON document")
+    doctor.set_defaults(verb=_doctor)
+    return parser, list(verbs.choices)
+
+
+# ---- verbs ----
+
+
+def _demo(call: argparse.Namespace) -> int:
+    from chiaroscuro import demo
+
+    return demo.main(call.out) or 0
+
+
+def _cite(call: argparse.Namespace) -> int:
+    from chiaroscuro.references import bibliography, cited
+
+    entries = bibliography()
+    used = cited(_object(call.object))
+    if missing := [key for key in used if key not in entries]:
+        raise ChiaroError(f"`references.bib` has no entry for {', '.join(missing)}.")
+    if not used:
+        print(f"`{call.object}` cites nothing: it comes from no paper.", file=sys.stderr)
+    elif call.keys:
+        print("\n".join(used))
+    else:
+        print("\n\n".join(entries[key] for key in used))
+    return 0
+
+
+def _object(text: str) -> Any:
+    """The object of a spec; of a bare name its default object, or the class if it has none."""
+    import chiaroscuro
+
+    name = text.strip()
+    if name not in chiaroscuro.__all__ and name not in chiaroscuro.NAMES:
+        return chiaroscuro.parse(text)
+    try:
+        return chiaroscuro.parse(f"{name}()")
+    except ChiaroError:
+        return getattr(chiaroscuro, name, None) or chiaroscuro.NAMES[name]
+
+
+def _doctor(call: argparse.Namespace) -> int:
+    facts = _facts()
+    if call.json:
+        import json
+
+        print(json.dumps(facts, indent=2))
+        return 0
+    width = max(map(len, facts))
+    for name, fact in facts.items():
+        print(f"{name:<{width}}  {_line(fact)}")
+    return 0
+
+
+def _line(fact: Any) -> str:
+    match fact:
+        case None | False:
+            return "no"
+        case True:
+            return "yes"
+        case dict():
+            return ", ".join(f"{name} {_line(value)}" for name, value in fact.items()) or "nothing"
+        case list():
+            return ", ".join(map(str, fact)) or "nothing"
+    return str(fact)
+
+
+def _facts() -> dict[str, Any]:
+    import platform
+
+    facts: dict[str, Any] = {
+        "chiaroscuro": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "torch": _version("torch"),
+        "numpy": _version("numpy"),
+        "cuda": None,
+        "mps": None,
+        "threads": None,
+        "blas": None,
+        "compiler": _compiler(),
+        "data": _data(),
+        "extras": {name: _version(name) for name in EXTRAS},
+    }
+    if facts["torch"]:
+        import torch
+
+        cuda = torch.cuda.is_available()
+        facts["cuda"] = torch.cuda.get_device_name(0) if cuda else False
+        facts["mps"] = torch.backends.mps.is_available()
+        facts["threads"] = torch.get_num_threads()
+        facts["blas"] = _blas(torch.__config__.show())
+    return facts
+
+
+def _version(distribution: str) -> str | None:
+    from importlib import metadata
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _blas(config: str) -> str | None:
+    import re
+
+    found = re.search(r"BLAS_INFO=(\w+)", config)
+    return found[1] if found else None
+
+
+def _compiler() -> str | None:
+    import shutil
+
+    names = (os.environ.get("CXX"), "c++", "g++", "clang++")
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+def _data() -> dict[str, Any] | None:
+    """The folder that `CHIARO_DATA` names, and what is in it."""
+    folder = os.environ.get("CHIARO_DATA")
+    if not folder:
+        return None
+    files = sorted(os.listdir(folder)) if os.path.isdir(folder) else None
+    return {"CHIARO_DATA": folder, "holds": files}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

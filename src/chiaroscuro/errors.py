@@ -1,0 +1,34 @@
+"""One error tree, and `need`: every refusal is a sentence with numbers in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["ChiaroError", "InputError", "SpecError", "need"]
+
+
+class ChiaroError(Exception):
+    """Anything Chiaroscuro refuses or cannot do; its text is a sentence for the user."""
+
+
+class InputError(ChiaroError, ValueError):
+    """The call was wrong: the sentence names the invariant, what came, and the likely fix."""
+
+
+class SpecError(InputError):
+    """A notation such as `Gaussian(tau=0.1)` could not be read."""
+
+
+def need(condition: bool, sentence: str | Callable[[], str]) -> None:
+    """Raise `InputError` with the sentence unless the condition holds.
+
+    The sentence may be a function, so that numbers are only formatted when they are needed.
+
+    Example:
+        >>> need(1 + 1 == 2, "arithmetic needs to hold")
+        >>> need(False, lambda: f"`tau` needs to be positive; received `{-0.1}`.")
+        Traceback (most recent call last):
+        chiaroscuro.errors.InputError: `tau` needs to be positive; received `-0.1`.
+    """
+    if not condition:
+        raise InputError(sentence if isinstance(sentence, str) else sentence())

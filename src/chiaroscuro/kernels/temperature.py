@@ -1,0 +1,133 @@
+"""Temperatures: a number, one number per dimension, or learnable. `tau` always divides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from chiaroscuro.errors import need
+from chiaroscuro.spec import notation, same
+
+__all__ = ["Learnable", "Tau", "checked", "rate_and_scale"]
+
+
+class Learnable(nn.Module):
+    """A temperature trained with the encoder, positive by construction.
+
+        tau = least + (init - least) exp(log_ratio),   log_ratio trained, 0 at the start
+
+    The floor `least` replaces the usual clamp of CLIP's logit scale (1/tau <= 100): a clamp has
+    gradient zero beyond it and can hold a temperature for ever, this approaches it smoothly.
+    Give `init` as a list for one learnable temperature per dimension.
+
+    Relations: `Learnable(init)` before any step equals the plain number `init`.
+
+    Args:
+        init: where training starts; CLIP uses 0.07 [radford2021clip, Sec. 2.5].
+        least: tau stays above this; 0.01 is CLIP's cap of 100 on 1/tau.
+        log_ratio: how far training has come, as read back from a notation.
+
+    References:
+        radford2021clip
+
+    Example:
+        >>> Learnable(0.07, least=0.01)
+        Learnable(init=0.07, least=0.01)
+        >>> round(Learnable(0.07, least=0.01).value().item(), 6)
+        0.07
+    """
+
+    def __init__(
+        self,
+        init: float | Sequence[float],
+        least: float = 0.0,
+        log_ratio: float | Sequence[float] = 0.0,
+    ):
+        super().__init__()
+        self.init = checked("Learnable", "init", init, learnable=False)
+        values = self.init if isinstance(self.init, tuple) else (self.init,)
+        need(
+            math.isfinite(least) and 0 <= least < min(values),
+            lambda: f"`Learnable(init, least)` needs `0 <= least < init`; received "
+            f"`least={least}` and `init={min(values)}`. Start above the floor.",
+        )
+        self.least = float(least)
+        start = torch.as_tensor(log_ratio, dtype=torch.float32)
+        need(
+            start.ndim == 0 or start.shape == (len(values),),
+            lambda: f"`Learnable(init, log_ratio)` needs one `log_ratio` per `init`; received "
+            f"{tuple(start.shape)} for {len(values)} values.",
+        )
+        shape = (len(values),) if isinstance(self.init, tuple) else ()
+        self.log_ratio = nn.Parameter(start.expand(shape).clone())
+
+    def value(self) -> Tensor:
+        """The temperature now, as a tensor that carries the gradient."""
+        room = torch.as_tensor(self.init, dtype=self.log_ratio.dtype) - self.least
+        return self.least + room.to(self.log_ratio.device) * self.log_ratio.exp()
+
+    def __repr__(self) -> str:
+        return notation(self)
+
+    def __eq__(self, other: object) -> bool:
+        return same(self, other)
+
+    __hash__ = object.__hash__  # nn.Module needs identity here; equality is by value
+
+
+Tau = float | Sequence[float] | Learnable
+
+
+def checked(
+    call: str, name: str, tau: Tau, learnable: bool = True
+) -> float | tuple[float, ...] | Learnable:
+    """The temperature as a float, a tuple of floats or a `Learnable`; a sentence if it is none."""
+    if learnable and isinstance(tau, Learnable):
+        return tau
+    if isinstance(tau, Tensor) or hasattr(tau, "tolist"):
+        tau = tau.tolist()
+    numbers = list(tau) if isinstance(tau, (list, tuple)) else [tau]
+    for k, x in enumerate(numbers):
+        place = f" at dimension {k}" if len(numbers) > 1 else ""
+        need(
+            isinstance(x, (int, float)) and not isinstance(x, bool),
+            lambda x=x, place=place: f"`{call}({name}={x!r})` needs a number, one number per "
+            f"dimension, or `Learnable(...)`; received `{type(x).__name__}`{place}.",
+        )
+        need(
+            math.isfinite(x) and x > 0,
+            lambda x=x, place=place: f"`{call}({name}={x})` needs `{name} > 0` and finite; received "
+            f"`{x}`{place}. `tau` divides; if your paper writes a scale `s` that multiplies, "
+            "pass `tau=1/s`.",
+        )
+    need(len(numbers) > 0, f"`{call}({name}=[])` needs at least one number; received none.")
+    return tuple(map(float, numbers)) if isinstance(tau, (list, tuple)) else float(tau)
+
+
+def rate_and_scale(
+    call: str, tau: float | tuple[float, ...] | Learnable, degree: float, like: Tensor
+) -> tuple[float | Tensor, Tensor | None]:
+    """Split tau so that log k(z, w) = rate * l(z * scale, w * scale) with l of the given degree.
+
+    One temperature is all rate and no scale. One per dimension is relative to the smallest, so
+    that tau_k^(-1/degree) cannot overflow for small degrees.
+    """
+    d = like.shape[1]
+    if isinstance(tau, float):
+        return 1 / tau, None
+    if isinstance(tau, tuple):
+        values = torch.tensor(tau, dtype=like.dtype, device=like.device)
+    else:
+        values = tau.value().to(dtype=like.dtype, device=like.device)
+        if values.ndim == 0:
+            return 1 / values, None
+    need(
+        len(values) == d,
+        lambda: f"`{call}(tau)` needs one temperature, or one per dimension; received "
+        f"{len(values)} temperatures for {d} dimensions.",
+    )
+    least = float(values.detach().amin())
+    return 1 / least, (values / least).pow(-1 / degree)

@@ -1,0 +1,145 @@
+"""Arithmetic that stays right at the edges: zero rows, coincident points, tiny and huge norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chiaroscuro.errors import need
+
+__all__ = [
+    "NEAR",
+    "paired_power",
+    "paired_squared",
+    "power",
+    "power_sums",
+    "require_finite",
+    "squared_distances",
+    "unit",
+    "wide",
+]
+
+NEAR = 1 / 64
+"""|a-b|^2 below this share of |a|^2 + |b|^2 is never taken from |a|^2 + |b|^2 - 2 a.b.
+
+The expansion loses a factor (|a|^2 + |b|^2) / |a-b|^2 in relative accuracy; at 1/64 a distance
+still keeps all but about three bits.
+"""
+
+_PAIRS_AT_ONCE = 1 << 15
+
+
+def wide(z: Tensor) -> Tensor:
+    """The tensor in at least float32: half precision is an input format, never an accumulator."""
+    return z if z.dtype in (torch.float32, torch.float64) else z.float()
+
+
+def require_finite(z: Tensor, call: str, name: str) -> None:
+    """Refuse NaN and infinity, naming the first row that has one.
+
+    One float64 sum decides for all rows at once: it is finite whenever float32 data is.
+    """
+    if z.device.type == "meta" or z.numel() == 0:
+        return
+    total = z.detach().sum(dtype=None if z.device.type == "mps" else torch.float64)
+    if torch.isfinite(total):
+        return
+    bad = (~torch.isfinite(z.detach()).all(dim=1)).nonzero().flatten()
+    need(
+        len(bad) == 0,
+        lambda: (
+            f"`{call}` needs finite embeddings; received {len(bad)} of {len(z)} rows of `{name}` "
+            f"with NaN or infinity, the first is row {int(bad[0])}. Look one step upstream: "
+            "a diverging learning rate, a division by zero, or overflow in half precision."
+        ),
+    )
+
+
+def _unit(z: Tensor) -> tuple[Tensor, Tensor]:
+    """Unit rows and the reciprocal of their norms (zero for a zero row)."""
+    largest = z.detach().abs().amax(dim=1, keepdim=True)
+    zero = largest == 0
+    largest = largest.masked_fill(zero, 1.0)
+    y = z / largest
+    norm = torch.linalg.vector_norm(y, dim=1, keepdim=True).masked_fill(zero, 1.0)
+    return y / norm, (1 / norm / largest).masked_fill(zero, 0.0)
+
+
+class _Unit(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor) -> Tensor:
+        u, reciprocal = _unit(z)
+        ctx.save_for_backward(z, u, reciprocal)
+        return u
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        z, u, reciprocal = ctx.saved_tensors
+        g = grads[0]
+        if torch.is_grad_enabled():  # someone will differentiate the gradient: stay in the graph
+            u, reciprocal = _unit(z)
+        return (g - u * (u * g).sum(dim=1, keepdim=True)) * reciprocal
+
+
+def unit(z: Tensor) -> Tensor:
+    """Rows divided by their norms, z_i / |z_i|; a zero row stays zero and gets gradient zero.
+
+    Numerics: rows are scaled by their largest entry first, so norms from 1e-37 to 1e38 are safe
+    in float32, where the sum of squares alone would under- or overflow beyond 1e-19 and 1e19.
+
+    Example:
+        >>> unit(torch.tensor([[3.0, 4.0], [0.0, 0.0], [3e18, 4e18]])).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0], [0.6000000238418579, 0.800000011920929]]
+    """
+    return _Unit.apply(z)
+
+
+def power(t: Tensor, q: float) -> Tensor:
+    """t^q for t >= 0 with value and gradient zero at t = 0, where t^(q-1) may be infinite.
+
+    The zero is taken out *before* the power; masking its gradient afterwards gives 0 * inf = NaN.
+
+    Example:
+        >>> power(torch.tensor([0.0, 4.0]), 0.5).tolist()
+        [0.0, 2.0]
+    """
+    positive = t > 0
+    return torch.where(positive, t, 1.0).pow(q) * positive
+
+
+def paired_squared(a: Tensor, b: Tensor) -> Tensor:
+    """|a_i - b_i|^2 row by row, from the differences."""
+    return (a - b).square().sum(dim=1)
+
+
+def paired_power(a: Tensor, b: Tensor, p: float) -> Tensor:
+    """sum_k |a_ik - b_ik|^p row by row, with gradient zero where coordinates coincide."""
+    return power((a - b).abs(), p).sum(dim=1)
+
+
+def squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """All |a_i - b_j|^2, exact for near points, by ordinary differentiable operations.
+
+    Far pairs use the expansion |a|^2 + |b|^2 - 2 a.b (one matrix product) around the common mean;
+    pairs closer than `NEAR` are recomputed from their differences, so equal rows give exactly 0.
+
+    Example:
+        >>> squared_distances(torch.tensor([[1e4, 1.0]]), torch.tensor([[1e4, 1.0], [1e4, 3.0]]))
+        tensor([[0., 4.]])
+    """
+    centre = b.detach().mean(dim=0) if len(b) else 0.0
+    a0, b0 = a - centre, b - centre
+    sizes = a0.square().sum(dim=1)[:, None] + b0.square().sum(dim=1)
+    t = sizes - 2 * a0 @ b0.T
+    i, j = (t.detach() < NEAR * sizes.detach()).nonzero(as_tuple=True)
+    if len(i) == 0:
+        return t
+    chunks = zip(i.split(_PAIRS_AT_ONCE), j.split(_PAIRS_AT_ONCE), strict=True)
+    return t.index_put((i, j), torch.cat([paired_squared(a[k], b[m]) for k, m in chunks]))
+
+
+def power_sums(a: Tensor, b: Tensor, p: float) -> Tensor:
+    """All sum_k |a_ik - b_jk|^p, by ordinary differentiable operations on all the differences."""
+    return power((a[:, None] - b[None, :]).abs(), p).sum(dim=2)

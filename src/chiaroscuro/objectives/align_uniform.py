@@ -1,0 +1,67 @@
+"""Alignment and uniformity on the sphere, as a loss."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from chiaroscuro.errors import need
+from chiaroscuro.kernels import Gaussian
+from chiaroscuro.numerics import paired_squared, power, unit
+from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.pairwise import Layout, log_sum_exp
+
+__all__ = ["AlignUniform"]
+
+
+class AlignUniform(Objective):
+    """Pairs close, everyone else spread over the sphere [wang2020alignuniform, eqs. 5, 6].
+
+        loss = align * mean_i |u1_i - u2_i|^alpha + uniform * (U(u1) + U(u2)) / 2
+        U(u) = log mean_{i != j} exp(-t |u_i - u_j|^2)
+
+    Relations: U is the mean log-sum-exp of `Gaussian(1/(2t))` over all pairs at once; a collapsed
+    batch has U = 0, the most it can be.
+
+    Args:
+        align, uniform: weights of the two, 1 and 1 [wang2020alignuniform, Fig. 5].
+        alpha: 2, and t: 2 [wang2020alignuniform, Sec. 4.2].
+
+    References:
+        wang2020alignuniform
+
+    Example:
+        >>> round(float(AlignUniform()(torch.eye(3), torch.eye(3))), 6)  # -t |e_i - e_j|^2
+        -4.0
+    """
+
+    least = 2
+
+    def __init__(
+        self, align: float = 1.0, uniform: float = 1.0, alpha: float = 2.0, t: float = 2.0
+    ):
+        super().__init__()
+        need(
+            alpha > 0 and t > 0,
+            lambda: f"`AlignUniform(alpha, t)` needs both positive; received {alpha} and {t}.",
+        )
+        self.align, self.uniform = float(align), float(uniform)
+        self.alpha, self.t = float(alpha), float(t)
+
+    def loss(self, z1, z2, labels, queue, window) -> Tensor:
+        attract, repel = self.split(z1, z2, labels, queue, window)
+        return repel - attract
+
+    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
+        u1, u2 = unit(z1), unit(z2)
+        align = power(paired_squared(u1, u2), self.alpha / 2).mean()
+        return -self.align * align, self.uniform * (self._spread(u1) + self._spread(u2)) / 2
+
+    def _spread(self, u: Tensor) -> Tensor:
+        n, d = u.shape
+        parts = Gaussian(tau=1 / (2 * self.t)).parts(d)
+        features, rates = map(list, zip(*(part.features(u) for part in parts), strict=True))
+        sums = log_sum_exp(parts, features, rates, Layout(n, 1, 0, True, False, False, (0, n)))
+        return torch.logsumexp(sums, dim=0) - math.log(n * (n - 1))

@@ -1,0 +1,52 @@
+"""Barlow Twins: the cross-correlation of two views should be the identity."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from chiaroscuro.numerics import unit
+from chiaroscuro.objectives.objective import Objective
+
+__all__ = ["BarlowTwins"]
+
+
+class BarlowTwins(Objective):
+    """Redundancy reduction between two views [zbontar2021barlow, eq. 1].
+
+        loss = sum_k (1 - C_kk)^2 + redundancy * sum_{k != l} C_kl^2
+
+    C is the (d, d) correlation of the centred dimensions of one view with those of the other.
+
+    Relations: zero exactly when both views are equal and their dimensions uncorrelated.
+
+    Args:
+        redundancy: 5e-3 [zbontar2021barlow, Sec. 3].
+
+    Numerics: a constant dimension has correlation 0 with everything and gradient 0, where code
+    that divides by the deviation, or by it plus an epsilon, gives NaN or a number of its own.
+
+    References:
+        zbontar2021barlow
+
+    Example:
+        >>> import torch
+        >>> float(BarlowTwins()(torch.zeros(4, 3), torch.zeros(4, 3)))
+        3.0
+    """
+
+    least = 2
+
+    def __init__(self, redundancy: float = 5e-3):
+        super().__init__()
+        self.redundancy = float(redundancy)
+
+    def loss(self, z1, z2, labels, queue, window) -> Tensor:
+        attract, repel = self.split(z1, z2, labels, queue, window)
+        return repel - attract
+
+    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
+        a, b = (unit((z - z.mean(dim=0)).T) for z in (z1, z2))
+        c = a @ b.T
+        diagonal = c.diagonal()
+        on, off = (1 - diagonal).square().sum(), c.square().sum() - diagonal.square().sum()
+        return -on, self.redundancy * off

@@ -1,0 +1,136 @@
+"""InfoNCE: kernel x negatives x temperature, of which most contrastive losses are values."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from chiaroscuro.errors import need
+from chiaroscuro.kernels import Cosine, Kernel
+from chiaroscuro.kernels.kernel import mixture
+from chiaroscuro.objectives.objective import Objective, Window
+from chiaroscuro.pairwise import AllButSelf, Layout, Negatives, log_sum_exp
+
+__all__ = ["InfoNCE", "anchors_and_candidates"]
+
+
+class InfoNCE(Objective):
+    """How well each anchor singles out its positive among its candidates.
+
+        loss = mean_i [ log sum_{c in candidates(i)} k(z_i, c) - log k(z_i, z_i+) ]
+
+    Anchors are the rows of both views (`anchors="both"`) or of the first alone; the positive of
+    z1_i is z2_i and the other way round.
+
+    Relations:
+        InfoNCE(Cosine(tau), AllButSelf()) is NT-Xent (SimCLR).
+        InfoNCE(Cosine(tau), OtherView()) is CLIP's symmetric cross-entropy.
+        InfoNCE(Dot(1.0), OtherView(), anchors="first") is the symbol-context loss.
+        InfoNCE(k, AllButPair()) is the decoupled loss; adding the positive's k to its sum gives
+        AllButSelf: loss_self = log(1 + exp(loss_pair)) anchor by anchor.
+        On unit vectors Gaussian(tau) and Cosine(tau) give the same loss.
+
+    Args:
+        kernel: how alike two embeddings are; Cosine(0.5) is SimCLR's [chen2020simclr].
+        negatives: who the candidates are; AllButSelf() is NT-Xent's [chen2020simclr, eq. 1].
+        anchors: "both" views, or "first" only [semantic2025, eq. 2].
+
+    Numerics: never holds the n x n matrix; a collapsed batch gives log(number of candidates) and
+    gradient 0.
+
+    References:
+        oord2018cpc, chen2020simclr
+
+    Example:
+        >>> z = torch.eye(4)
+        >>> round(float(InfoNCE(Cosine(tau=0.5))(z, z)), 6)  # log(1 + 6 exp(-2))
+        0.594491
+    """
+
+    reduces = "anchors"
+    takes = frozenset({"queue"})
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        negatives: Negatives | None = None,
+        anchors: str = "both",
+    ):
+        super().__init__()
+        self.kernel = Cosine(tau=0.5) if kernel is None else kernel
+        self.negatives = AllButSelf() if negatives is None else negatives
+        self.anchors = anchors
+        need(
+            isinstance(self.kernel, Kernel) and isinstance(self.negatives, Negatives),
+            lambda: f"`InfoNCE(kernel, negatives)` needs a kernel and negatives; received "
+            f"{type(self.kernel).__name__} and {type(self.negatives).__name__}.",
+        )
+        need(
+            anchors in ("both", "first"),
+            lambda: f'`InfoNCE(anchors)` needs "both" or "first"; received {anchors!r}.',
+        )
+
+    def loss(self, z1, z2, labels, queue, window) -> Tensor:
+        attract, repel = self.per_anchor(z1, z2, queue, window)
+        return (repel - attract).sum() / self._anchors(z1)
+
+    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
+        attract, repel = self.per_anchor(z1, z2, queue, window)
+        return attract.sum() / self._anchors(z1), repel.sum() / self._anchors(z1)
+
+    def per_anchor(
+        self, z1: Tensor, z2: Tensor, queue: Tensor | None, window: Window
+    ) -> tuple[Tensor, Tensor]:
+        """log k of the positive and log-sum-exp of the candidates, anchor by anchor."""
+        n, extra = len(z1), 0 if queue is None else len(queue)
+        need(
+            self.negatives.count(n) + extra > 0,
+            lambda: f"`InfoNCE(..., {self.negatives!r})` needs at least one candidate per anchor; "
+            f"received {n} pair and no queue. One pair has no negatives: take a larger batch.",
+        )
+        attract, repel = anchors_and_candidates(
+            self.kernel, z1, z2, queue, self.negatives, self.anchors == "both", window
+        )
+        return attract, torch.logaddexp(repel, attract) if self.negatives.positive else repel
+
+    def _anchors(self, z1: Tensor) -> int:
+        return len(z1) * (2 if self.anchors == "both" else 1)
+
+
+def anchors_and_candidates(
+    kernel: Kernel,
+    z1: Tensor,
+    z2: Tensor,
+    queue: Tensor | None,
+    negatives: Negatives,
+    both: bool,
+    window: Window,
+) -> tuple[Tensor, Tensor]:
+    """For each anchor, log k of its partner and log-sum-exp over everyone else who counts."""
+    n, (start, stop) = len(z1), window
+    z = torch.cat([z1, z2] if queue is None else [z1, z2, queue])
+    parts = kernel.parts(z.shape[1])
+    features, rates = map(list, zip(*(part.features(z) for part in parts), strict=True))
+    layout = Layout(
+        n=n,
+        views=2,
+        queue=len(z) - 2 * n,
+        own_view=negatives.own_view,
+        other_view=negatives.other_view,
+        both=both,
+        window=window,
+        frozen_queue=queue is not None
+        and not queue.requires_grad
+        and not any(isinstance(rate, Tensor) and rate.requires_grad for rate in rates),
+    )
+    sums = log_sum_exp(parts, features, rates, layout)
+    positives = mixture(
+        [
+            part.log_paired(rows[start:stop], rows[n + start : n + stop], rate)
+            for part, rows, rate in zip(parts, features, rates, strict=True)
+        ]
+    )
+    if both:
+        rows = torch.cat([sums[start:stop], sums[n + start : n + stop]])
+        return positives.repeat(2), rows
+    return positives, sums[start:stop]

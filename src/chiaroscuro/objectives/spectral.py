@@ -1,0 +1,39 @@
+"""The spectral contrastive loss."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from chiaroscuro.objectives.objective import Objective
+
+__all__ = ["SpectralContrastive"]
+
+
+class SpectralContrastive(Objective):
+    """Low-rank factorisation of the augmentation graph [haochen2021spectral, eq. 6].
+
+        loss = -2 mean_i z1_i . z2_i + mean_{i != j} (z1_i . z2_j)^2
+
+    Relations: repulsion is that of the matrices' second moments,
+    sum_ij (z1_i . z2_j)^2 = tr(Z1'Z1 Z2'Z2), so no (n, n) matrix is needed.
+
+    References:
+        haochen2021spectral
+
+    Example:
+        >>> import torch
+        >>> float(SpectralContrastive()(torch.eye(3), torch.eye(3)))
+        -2.0
+    """
+
+    least = 2
+
+    def loss(self, z1, z2, labels, queue, window) -> Tensor:
+        attract, repel = self.split(z1, z2, labels, queue, window)
+        return repel - attract
+
+    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
+        n = len(z1)
+        paired = (z1 * z2).sum(dim=1)
+        everyone = ((z1.T @ z1) * (z2.T @ z2)).sum()
+        return 2 * paired.mean(), (everyone - paired.square().sum()) / (n * (n - 1))

@@ -1,0 +1,71 @@
+"""VICReg: variance, invariance, covariance."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from chiaroscuro.numerics import paired_squared
+from chiaroscuro.objectives.objective import Objective
+
+__all__ = ["VICReg"]
+
+
+class VICReg(Objective):
+    """Keep pairs together, each dimension spread and dimensions uncorrelated [bardes2022vicreg].
+
+        loss = invariance * s(Z, Z') + variance * [v(Z) + v(Z')] + covariance * [c(Z) + c(Z')]
+        s = mean_i |z_i - z'_i|^2
+        v(Z) = (1/d) sum_k max(0, 1 - sqrt(Var(z_k) + eps))
+        c(Z) = (1/d) sum_{k != l} Cov(z)_{kl}^2
+
+    with variance and covariance over n-1. The formula is the one of [bardes2022vicreg, eqs. 1-6]
+    and [calder2025, A.1]; widespread code divides s by d and halves the variance term:
+    `VICReg(invariance=25/d, variance=12.5)` is that.
+
+    Relations: of two identical views only v and c remain, functions of the latent law alone
+    [calder2025, A.1].
+
+    Args:
+        invariance, variance, covariance: 25, 25, 1 [bardes2022vicreg, Sec. 4.2].
+        eps: 1e-4 [bardes2022vicreg, Sec. 4.1].
+
+    Numerics: a constant dimension has v = 1 - sqrt(eps) and a finite gradient thanks to eps.
+
+    References:
+        bardes2022vicreg, calder2025
+
+    Example:
+        >>> round(float(VICReg()(torch.zeros(4, 3), torch.zeros(4, 3))), 4)  # 2 * 25 * (1 - 0.01)
+        49.5
+    """
+
+    least = 2
+
+    def __init__(
+        self,
+        invariance: float = 25.0,
+        variance: float = 25.0,
+        covariance: float = 1.0,
+        eps: float = 1e-4,
+    ):
+        super().__init__()
+        self.invariance, self.variance = float(invariance), float(variance)
+        self.covariance, self.eps = float(covariance), float(eps)
+
+    def loss(self, z1, z2, labels, queue, window) -> Tensor:
+        attract, repel = self.split(z1, z2, labels, queue, window)
+        return repel - attract
+
+    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
+        s = paired_squared(z1, z2).mean()
+        return -self.invariance * s, self._spread(z1) + self._spread(z2)
+
+    def _spread(self, z: Tensor) -> Tensor:
+        n, d = z.shape
+        centred = z - z.mean(dim=0)
+        deviation = (centred.square().sum(dim=0) / (n - 1) + self.eps).sqrt()
+        v = (1 - deviation).clamp(min=0).mean()
+        c = centred.T @ centred / (n - 1)
+        off_diagonal = c.square().sum() - c.diagonal().square().sum()
+        return self.variance * v + self.covariance * off_diagonal / d

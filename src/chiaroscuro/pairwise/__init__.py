@@ -1,0 +1,15 @@
+"""Log-sum-exp over candidates in tiles, never the whole matrix; and which candidates count."""
+
+from chiaroscuro.pairwise.layout import Layout
+from chiaroscuro.pairwise.logsumexp import log_sum_exp
+from chiaroscuro.pairwise.negatives import AllButPair, AllButSelf, Negatives, OtherView, SameView
+
+__all__ = [
+    "AllButPair",
+    "AllButSelf",
+    "Layout",
+    "Negatives",
+    "OtherView",
+    "SameView",
+    "log_sum_exp",
+]

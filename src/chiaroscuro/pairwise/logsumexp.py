@@ -1,0 +1,395 @@
+"""log sum_j k(z_i, z_j) over the candidates of every anchor, without the matrix.
+
+Forward and backward visit tiles that fit the cache. A symmetric kernel is visited by its upper
+half: a tile feeds the sums of its rows and of its columns. The backward pass is written by hand
+and recomputes each tile, so memory stays that of the embeddings. With sums S and incoming
+gradients g, the pull between two points is
+
+    P_ij = g_i k_ij / S_i + g_j k_ij / S_j
+
+so a whole step costs two products of the full matrix and one exponential of it: what the dense
+loss would cost without any bookkeeping. A small batch keeps its only tile from forward to
+backward instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from chiaroscuro.kernels.kernel import Part
+from chiaroscuro.pairwise.layout import Layout, Tile
+from chiaroscuro.pairwise.statistics import Inner, Near, Power, Squared
+
+__all__ = ["log_sum_exp"]
+
+TILE = 768
+"""Rows of a tile: 2.3 MB in float32, about the second-level cache of two cores."""
+TILE_OF_DIFFERENCES = 256
+"""Rows of a tile where every difference of coordinates is taken."""
+KEPT = 1 << 20
+"""A matrix of up to so many entries is kept for the backward pass rather than recomputed."""
+OVERFLOW = 30.0
+"""|log k| up to this can be exponentiated and summed without tracking a maximum."""
+UNDERFLOW = 60.0
+"""And down to minus this: what float32 loses then is below exp(-27) of the sum."""
+
+
+def log_sum_exp(
+    parts: list[Part], features: list[Tensor], rates: list[float | Tensor], layout: Layout
+) -> Tensor:
+    """log of the sum of k over the candidates of each row; self and partner never count.
+
+        out_i = log sum_{j in candidates of i} sum_m weight_m k_m(a_i, a_j)
+
+    Args:
+        parts: the kernel's parts, `kernel.parts(d)`.
+        features: what each part sees of the stacked rows, `part.features(z)[0]`.
+        rates: the rate of each part, `part.features(z)[1]`.
+        layout: which rows are anchors, and which are candidates of which.
+
+    Returns:
+        One number per stacked row, -inf for a row that is no anchor or has no candidate.
+
+    Numerics: a maximum is tracked per row unless a bound shows that nothing can over- or
+    underflow. Sums over tiles are kept in float64. Gradients flow to features and rates;
+    differentiating twice works too, through the dense matrix.
+
+    References:
+        cheng2024infcl
+    """
+    return _LogSumExp.apply(layout, parts, *features, *rates)
+
+
+_Values = tuple[Tensor, Near, list[Tensor]]
+
+
+class _LogSumExp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, layout: Layout, parts: list[Part], *inputs: Any) -> Tensor:
+        features, rates = inputs[: len(parts)], inputs[len(parts) :]
+        ctx.fixed_rates = [None if isinstance(rate, Tensor) else rate for rate in rates]
+        ctx.save_for_backward(*features, *(rate for rate in rates if isinstance(rate, Tensor)))
+        with _full_precision(features[0].device):
+            ctx.visit = _Visit(layout, _grouped(parts, features, rates), any(ctx.needs_input_grad))
+            return ctx.visit.forward()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        visit, (g,) = ctx.visit, grads
+        count = len(ctx.fixed_rates)
+        features, learnt = ctx.saved_tensors[:count], iter(ctx.saved_tensors[count:])
+        rates = [next(learnt) if rate is None else rate for rate in ctx.fixed_rates]
+        wanted = ctx.needs_input_grad[2:]
+        with _full_precision(g.device):
+            if torch.is_grad_enabled():  # the gradient will be differentiated: stay in the graph
+                gradients = _dense_gradients(visit, features, rates, wanted, g)
+            else:
+                gradients = visit.backward(g, wanted)
+        return None, None, *gradients
+
+
+@dataclass(frozen=True)
+class _Term:
+    """One part of the kernel: log k = coefficient * t^exponent + log weight."""
+
+    part: Part
+    index: int
+    rate: float
+
+    @property
+    def coefficient(self) -> float:
+        return self.part.leaf.factor * self.rate
+
+    @property
+    def gamma(self) -> float:
+        """log k is a power gamma of the distance, or 2 where it is linear in the statistic."""
+        return 2 * self.part.leaf.exponent
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Terms whose statistic is the same function of the same rows, and so is computed once.
+
+    Terms linear in the statistic come first; the others want its root.
+    """
+
+    rows: Tensor
+    terms: tuple[_Term, ...]
+
+    @property
+    def folded(self) -> bool:
+        """A lone term linear in the statistic: its coefficient goes into the statistic itself."""
+        return len(self.terms) == 1 and self.terms[0].gamma == 2
+
+    @property
+    def rooted(self) -> bool:
+        """Some term is a power of the distance, so that tiles hold distances, not their squares."""
+        return any(term.gamma != 2 for term in self.terms)
+
+    def statistic(self) -> Inner | Squared | Power:
+        leaf = self.terms[0].part.leaf
+        factor = self.terms[0].coefficient if self.folded else 1.0
+        if leaf.statistic == "inner":
+            return Inner(self.rows, factor)
+        if leaf.statistic == "squared":
+            return Squared(self.rows, factor)
+        return Power(self.rows, factor, leaf.p)
+
+    def slope(self, term: _Term) -> float:
+        """The constant in d log k / d t, as `push` expects it (twice that for squared distances)."""
+        return term.coefficient * (term.gamma if term.part.leaf.statistic == "squared" else 1.0)
+
+
+def _grouped(parts: list[Part], features: Any, rates: Any) -> list[_Group]:
+    """Parts that compare the same rows in the same way share a group."""
+    groups: dict[Any, list[int]] = {}
+    for k, part in enumerate(parts):
+        leaf = part.leaf
+        alone = () if leaf.isotropic else (k,)
+        key = (leaf.statistic, leaf.p, part.start, part.stop, type(leaf).base, *alone)
+        groups.setdefault(key, []).append(k)
+    return [
+        _Group(
+            features[members[0]].detach(),
+            tuple(
+                sorted(
+                    (_Term(parts[k], k, _number(rates[k])) for k in members),
+                    key=lambda term: term.gamma != 2,
+                )
+            ),
+        )
+        for members in groups.values()
+    ]
+
+
+def _number(rate: float | Tensor) -> float:
+    return float(rate.detach()) if isinstance(rate, Tensor) else rate
+
+
+class _Visit:
+    """One evaluation of all tiles: what the forward pass knows and the backward pass uses again."""
+
+    def __init__(self, layout: Layout, groups: list[_Group], differentiable: bool):
+        self.layout = layout
+        self.groups = groups
+        self.statistics = [group.statistic() for group in groups]
+        self.terms = [term for group in groups for term in group.terms]
+        self.bounded = self._bounded()
+        self.keeps = differentiable and layout.rows**2 * len(self.terms) <= KEPT
+        self.kept: list[Any] = []
+        self.size = TILE
+        if self.keeps:
+            self.size = max(1, layout.rows)
+        elif any(isinstance(statistic, Power) for statistic in self.statistics):
+            self.size = TILE_OF_DIFFERENCES
+        self.like = groups[0].rows
+        self.buffers: dict[str, Tensor] = {}
+        self.out = self.like
+
+    def _bounded(self) -> bool:
+        """Whether every sum is safe without looking for its maximum."""
+        depths = []
+        heaviest = max(term.part.weight for term in self.terms)
+        for group, statistic in zip(self.groups, self.statistics, strict=True):
+            largest = statistic.largest()
+            for term in group.terms:
+                depth = abs(term.coefficient) * largest ** (term.gamma / 2)
+                if isinstance(statistic, Inner) and not depth <= OVERFLOW:
+                    return False
+                depths.append(depth + math.log(heaviest / term.part.weight))
+        return min(depths) <= UNDERFLOW
+
+    def _buffer(self, name: str, tile: Tile) -> Tensor:
+        height, width = tile.shape
+        if self.keeps:
+            return self.like.new_empty(height, width)
+        if name not in self.buffers or self.buffers[name].numel() < height * width:
+            self.buffers[name] = self.like.new_empty(height * width)
+        return self.buffers[name][: height * width].view(height, width)
+
+    def _tiles(self) -> Iterator[tuple[Tile, int, Tensor]]:
+        """Every tile with every group, and what the tiles of one strip of rows share."""
+        strip: slice | None = None
+        lefts: list[Tensor] = []
+        for tile in self.layout.tiles(self.size):
+            if strip != tile.i:
+                strip, lefts = tile.i, [statistic.left(tile.i) for statistic in self.statistics]
+            for index, left in enumerate(lefts):
+                yield tile, index, left
+
+    def _values(self, tile: Tile, index: int, left: Tensor) -> _Values:
+        """The statistic t (its root, if a term wants that) and k, or log k if it is unbounded."""
+        group = self.groups[index]
+        t = self._buffer("t", tile)
+        near = self.statistics[index].tile(left, tile.i, tile.j, tile.drop, t)
+        values = []
+        rooted = False
+        for term in group.terms:
+            value = t if group.folded else self._buffer(f"k{term.index}", tile)
+            if term.gamma == 2:
+                if not group.folded:
+                    torch.mul(t, term.coefficient, out=value)
+            else:
+                if not rooted:
+                    rooted = t.sqrt_() is t
+                if term.gamma == 1:
+                    torch.mul(t, term.coefficient, out=value)
+                else:
+                    torch.pow(t, term.gamma, out=value).mul_(term.coefficient)
+            if self.bounded:
+                value.exp_()
+                if term.part.weight != 1:
+                    value.mul_(term.part.weight)
+            elif term.part.weight != 1:
+                value.add_(math.log(term.part.weight))
+            for offset in tile.drop:
+                value.diagonal(offset).fill_(0.0 if self.bounded else -torch.inf)
+            values.append(value)
+        return t, near, values
+
+    def forward(self) -> Tensor:
+        """Row sums of k over all tiles, as logarithms."""
+        exact = torch.float32 if self.like.device.type == "mps" else torch.float64
+        total = self.like.new_zeros(self.layout.rows, dtype=exact)
+        top = self.like.new_full((self.layout.rows,), -torch.inf)
+        for tile, index, left in self._tiles():
+            t, near, values = self._values(tile, index, left)
+            for value in values:
+                if self.bounded:
+                    total[tile.i] += value.sum(dim=1)
+                    if tile.columns:
+                        total[tile.j] += value.sum(dim=0)
+                else:
+                    _raise(top, total, tile.i, value, 1, self._buffer("e", tile))
+                    if tile.columns:
+                        _raise(top, total, tile.j, value, 0, self._buffer("e", tile))
+            if self.keeps:
+                self.kept.append((t, near, values))
+        log = total.log_() if self.bounded else total.log_().add_(top)
+        self.out = log.to(self.like.dtype)
+        return self.out.clone()
+
+    def backward(self, g: Tensor, wanted: tuple[bool, ...]) -> list[Tensor | None]:
+        """Gradients of sum_i g_i out_i with respect to the features and the rates."""
+        count = len(self.terms)
+        nobody = self.out == -torch.inf
+        out, g = self.out.masked_fill(nobody, torch.inf), g.masked_fill(nobody, 0.0)
+        share = g * (-out).exp() if self.bounded else g
+        pushed = [statistic.zeros() for statistic in self.statistics]
+        turned = [0.0] * count
+        kept = iter(self.kept)
+        for tile, index, left in self._tiles():
+            group, statistic = self.groups[index], self.statistics[index]
+            t, near, values = next(kept) if self.keeps else self._values(tile, index, left)
+            weights: Tensor | None = None
+            for term, value in zip(group.terms, values, strict=True):
+                pull = self._pull(tile, term, value, share, out)
+                if len(group.terms) > 1:
+                    if wanted[count + term.index]:
+                        shape = t.pow(term.gamma) if group.rooted else t
+                        twice = 0.5 if tile.mirror else 1.0  # a mirror holds each pull twice
+                        turned[term.index] += twice * float((pull * shape).sum())
+                    pull.mul_(group.slope(term))
+                if term.gamma == 2:
+                    pass
+                elif term.gamma == 1:
+                    pull.div_(t)
+                else:
+                    pull.mul_(t.pow(term.gamma - 2))
+                weights = pull if weights is None else weights.add_(pull)
+            statistic.push(weights, tile.i, tile.j, near, tile.pulls_back, pushed[index])
+        return self._gradients(pushed, turned, wanted)
+
+    def _pull(
+        self, tile: Tile, term: _Term, value: Tensor, share: Tensor, out: Tensor
+    ) -> Tensor:
+        """P_ij = g_i k_ij / S_i, and g_j k_ij / S_j where the tile counts for its columns too."""
+        two = tile.columns or tile.mirror
+        if self.bounded:
+            if two:
+                both = torch.add(share[tile.i, None], share[tile.j], out=self._buffer("e", tile))
+            else:
+                both = share[tile.i, None]
+            return torch.mul(value, both, out=None if self.keeps else value)
+        pull = torch.sub(value, out[tile.i, None], out=self._buffer(f"p{term.index}", tile))
+        pull.exp_().mul_(share[tile.i, None])
+        if two:
+            back = torch.sub(value, out[tile.j], out=self._buffer("e", tile))
+            pull.add_(back.exp_().mul_(share[tile.j]))
+        return pull
+
+    def _gradients(
+        self, pushed: list[Tensor], turned: list[float], wanted: tuple[bool, ...]
+    ) -> list[Tensor | None]:
+        count = len(self.terms)
+        features: list[Tensor | None] = [None] * count
+        rates: list[Tensor | None] = [None] * count
+        for group, statistic, push in zip(self.groups, self.statistics, pushed, strict=True):
+            first = group.terms[0]
+            alone = len(group.terms) == 1
+            gradient = statistic.gradient(push, group.slope(first) if alone else 1.0)
+            features[first.index] = gradient
+            if alone and wanted[count + first.index]:
+                # log k is homogeneous in the rows: Euler's theorem gives the slope along the rate.
+                work = (statistic.centred * gradient).sum()
+                rates[first.index] = work / (first.part.leaf.degree * first.rate)
+        for term in self.terms:
+            if rates[term.index] is None and wanted[count + term.index]:
+                rates[term.index] = self.like.new_tensor(turned[term.index] * term.part.leaf.factor)
+        return [*features, *rates]
+
+
+def _raise(top: Tensor, total: Tensor, rows: slice, log_k: Tensor, dim: int, e: Tensor) -> None:
+    """Add the exponentials of a tile to sums kept relative to a running maximum."""
+    old = top[rows]
+    new = torch.maximum(old, log_k.amax(dim=dim))
+    level = new.masked_fill(new == -torch.inf, 0.0)
+    torch.sub(log_k, level.unsqueeze(dim), out=e).exp_()
+    total[rows] = total[rows] * (old - level).exp() + e.sum(dim=dim)
+    top[rows] = new
+
+
+def _dense_gradients(
+    visit: _Visit, features: Any, rates: Any, wanted: tuple[bool, ...], g: Tensor
+) -> list[Tensor | None]:
+    """The same gradients by differentiable operations on the whole matrix."""
+    layout = visit.layout
+    candidate = torch.zeros(layout.rows, layout.rows, dtype=torch.bool, device=g.device)
+    for tile in layout.tiles(max(1, layout.rows)):
+        block = torch.ones(tile.shape, dtype=torch.bool, device=g.device)
+        for offset in tile.drop:
+            block.diagonal(offset).fill_(False)
+        candidate[tile.i, tile.j] |= block
+        if tile.columns:
+            candidate[tile.j, tile.i] |= block.T
+    anchors = candidate.any(dim=1)
+    parts = [term.part for term in sorted(visit.terms, key=lambda term: term.index)]
+    logs = [
+        part.log(rows[anchors], rows, rate).masked_fill(~candidate[anchors], -torch.inf)
+        for part, rows, rate in zip(parts, features, rates, strict=True)
+    ]
+    out = torch.logsumexp(torch.cat(logs, dim=1), dim=1)
+    tensors = [*features, *rates]
+    sought = [tensor for tensor, want in zip(tensors, wanted, strict=True) if want]
+    found = iter(torch.autograd.grad(out, sought, g[anchors], create_graph=True))
+    return [next(found) if want else None for want in wanted]
+
+
+@contextmanager
+def _full_precision(device: torch.device) -> Iterator[None]:
+    """No autocast and no reduced-precision products inside: logits are divided by tau."""
+    with ExitStack() as stack:
+        if torch.is_autocast_enabled(device.type):
+            stack.enter_context(torch.autocast(device.type, enabled=False))
+        if device.type == "cuda":
+            before = torch.get_float32_matmul_precision()
+            torch.set_float32_matmul_precision("highest")
+            stack.callback(torch.set_float32_matmul_precision, before)
+        yield

@@ -1,0 +1,193 @@
+"""Tiles of the pairwise statistic and how a weight on each entry pulls on the rows.
+
+Each class answers three questions about rows A of one group: the tile of statistics of two row
+ranges (`tile`), the gradient that weights W on such a tile send to the rows (`push`, accumulated),
+and the accumulated gradient in the end (`gradient`).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from chiaroscuro.numerics import NEAR
+
+__all__ = ["Inner", "Power", "Squared"]
+
+Near = tuple[Tensor, Tensor] | None
+Offsets = tuple[int, ...]
+
+
+class Inner:
+    """t_ij = a_i . a_j, times `sign_and_size`."""
+
+    def __init__(self, rows: Tensor, sign_and_size: float):
+        self.rows = rows
+        self.factor = sign_and_size
+
+    def largest(self) -> float:
+        """An upper bound of |t| over all pairs."""
+        return float(self.rows.square().sum(dim=1).amax())
+
+    def left(self, i: slice) -> Tensor:
+        """What a strip of tiles shares: its rows, with the factor in them."""
+        return self.rows[i] if self.factor == 1 else self.rows[i] * self.factor
+
+    def tile(self, left: Tensor, i: slice, j: slice, drop: Offsets, out: Tensor) -> Near:
+        torch.mm(left, self.rows[j].T, out=out)
+        return None
+
+    @property
+    def centred(self) -> Tensor:
+        """The rows, up to a translation that the statistic does not see."""
+        return self.rows
+
+    def zeros(self) -> Tensor:
+        return torch.zeros_like(self.rows)
+
+    def push(
+        self, weights: Tensor, i: slice, j: slice, near: Near, both: bool, into: Tensor
+    ) -> None:
+        """Add sum_j W_ij a_j to rows i and, if `both`, sum_i W_ij a_i to rows j."""
+        into[i].addmm_(weights, self.rows[j])
+        if both:
+            into[j].addmm_(weights.T, self.rows[i])
+
+    def gradient(self, pushed: Tensor, constant: float) -> Tensor:
+        return pushed.mul_(constant)
+
+
+class Squared:
+    """t_ij = |a_i - a_j|^2, times `sign_and_size`.
+
+    One product of rows [-2a, |a|^2, 1] and [a, 1, |a|^2] around the common mean gives far pairs;
+    the near ones, which that would cancel, are taken from their differences one by one.
+    """
+
+    def __init__(self, rows: Tensor, sign_and_size: float):
+        d = rows.shape[1]
+        self.rows = rows.new_empty(len(rows), d + 2)
+        self.a = self.rows[:, :d]
+        torch.sub(rows, rows.mean(dim=0), out=self.a)
+        self.rows[:, d] = 1
+        self.size = self.rows[:, d + 1]
+        torch.sum(self.a.square(), dim=1, out=self.size)
+        self.factor = sign_and_size
+        self.widest = float(self.size.amax())
+
+    def largest(self) -> float:
+        """An upper bound of |t| over all pairs."""
+        return 4 * self.widest
+
+    def left(self, i: slice) -> Tensor:
+        """What a strip of tiles shares: [-2a, |a|^2, 1] with the factor in it."""
+        d = self.a.shape[1]
+        strip = self.rows[i] * self.factor
+        strip[:, :d] *= -2
+        strip[:, d], strip[:, d + 1] = self.size[i] * self.factor, self.factor
+        return strip
+
+    def tile(self, left: Tensor, i: slice, j: slice, drop: Offsets, out: Tensor) -> Near:
+        torch.mm(left, self.rows[j].T, out=out)
+        for offset in drop:  # not near anything: they do not take part
+            out.diagonal(offset).fill_((4 * self.widest or 1.0) * self.factor)
+        limit = NEAR * self.factor
+        if self.factor < 0:
+            if float(out.amax()) < 2 * self.widest * limit:
+                return None
+            close = out >= limit * (self.size[i, None] + self.size[j])
+        else:
+            if float(out.amin()) > 2 * self.widest * limit:
+                return None
+            close = out <= limit * (self.size[i, None] + self.size[j])
+        for offset in drop:
+            close.diagonal(offset).fill_(False)
+        k, m = close.nonzero(as_tuple=True)
+        for r, c in _chunks(k, m):
+            difference = self.a[i][r] - self.a[j][c]
+            out[r, c] = difference.square().sum(dim=1) * self.factor
+        return k, m
+
+    @property
+    def centred(self) -> Tensor:
+        """The rows, up to a translation that the statistic does not see."""
+        return self.a
+
+    def zeros(self) -> Tensor:
+        return torch.zeros_like(self.rows)
+
+    def push(
+        self, weights: Tensor, i: slice, j: slice, near: Near, both: bool, into: Tensor
+    ) -> None:
+        """Add sum_j W_ij (a_i - a_j) to rows i and, if `both`, the opposite to rows j.
+
+        Accumulated as [sum_j W_ij a_j - near ones, sum_j W_ij, ...], put together in `gradient`.
+        """
+        if near is not None and len(near[0]):
+            d = self.a.shape[1]
+            # Only coincident points give a weight that is not finite; they do not pull.
+            w = weights[near].nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            weights[near] = 0
+            for r, c, v in _chunks(*near, w):
+                pull = (self.a[i][r] - self.a[j][c]) * v[:, None]
+                into[i, :d].index_add_(0, r, pull, alpha=-1)
+                if both:
+                    into[j, :d].index_add_(0, c, pull)
+        into[i].addmm_(weights, self.rows[j])
+        if both:
+            into[j].addmm_(weights.T, self.rows[i])
+
+    def gradient(self, pushed: Tensor, constant: float) -> Tensor:
+        d = self.a.shape[1]
+        return pushed[:, d : d + 1].mul(self.a).sub_(pushed[:, :d]).mul_(constant)
+
+
+class Power:
+    """t_ij = sum_k |a_ik - a_jk|^p, times `sign_and_size`: no product helps, all differences are taken."""
+
+    def __init__(self, rows: Tensor, sign_and_size: float, p: float):
+        self.rows = rows
+        self.factor = sign_and_size
+        self.p = p
+
+    def largest(self) -> float:
+        """An upper bound of |t| over all pairs."""
+        return float((self.rows.amax(dim=0) - self.rows.amin(dim=0)).pow(self.p).sum())
+
+    def left(self, i: slice) -> Tensor:
+        return self.rows[i]
+
+    def tile(self, left: Tensor, i: slice, j: slice, drop: Offsets, out: Tensor) -> Near:
+        distance = torch.cdist(left, self.rows[j], p=self.p)
+        torch.mul(distance.pow_(self.p) if self.p != 1 else distance, self.factor, out=out)
+        return None
+
+    @property
+    def centred(self) -> Tensor:
+        """The rows, up to a translation that the statistic does not see."""
+        return self.rows
+
+    def zeros(self) -> Tensor:
+        return torch.zeros_like(self.rows)
+
+    def push(
+        self, weights: Tensor, i: slice, j: slice, near: Near, both: bool, into: Tensor
+    ) -> None:
+        """Add sum_j W_ij p |a_i - a_j|^(p-1) sign(a_i - a_j) to rows i, the opposite to rows j."""
+        a, b = self.rows[i], self.rows[j]
+        step = max(1, (1 << 21) // max(1, b.numel()))  # eight megabytes of differences at once
+        for r in range(0, len(a), step):
+            difference = a[r : r + step, None] - b
+            slope = difference.abs().pow_(self.p - 1)
+            slope.masked_fill_(difference == 0, 0.0).mul_(difference.sign_())
+            pull = slope.mul_(weights[r : r + step, :, None])
+            into[i][r : r + step] += pull.sum(dim=1)
+            if both:
+                into[j] -= pull.sum(dim=0)
+
+    def gradient(self, pushed: Tensor, constant: float) -> Tensor:
+        return pushed.mul_(constant * self.p)
+
+
+def _chunks(*index: Tensor, at_once: int = 1 << 15):
+    return zip(*(x.split(at_once) for x in index), strict=True)

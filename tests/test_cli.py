@@ -1,0 +1,210 @@
+"""The command line: what it prints where, and how it ends."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import chiaroscuro
+from chiaroscuro import cli
+from chiaroscuro.errors import ChiaroError, InputError
+from chiaroscuro.references import bibliography, cited, keys
+
+
+def run(capsys, *argv):
+    status = cli.main(list(argv))
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def process(*argv, code=None, **options):
+    command = ["-c", code] if code else ["-m", "chiaroscuro.cli", *argv]
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_help_does_not_import_torch_or_numpy():
+    code = (
+        "import sys; from chiaroscuro.cli import main; status = main(['--help'])\n"
+        "print(status, sorted({'torch', 'numpy'} & set(sys.modules)))"
+    )
+    done = process(code=code)
+    assert done.returncode == 0, done.stderr
+    assert "cite" in done.stdout
+    assert done.stdout.rstrip().endswith("0 []")
+
+
+def test_version(capsys):
+    assert run(capsys, "--version") == (0, f"chiaro {chiaroscuro.__version__}\n", "")
+
+
+@pytest.mark.parametrize("verb", ["demo", "cite", "doctor"])
+def test_every_verb_has_help(capsys, verb):
+    status, out, err = run(capsys, verb, "--help")
+    assert (status, err) == (0, "")
+    assert f"chiaro {verb}" in out
+
+
+WRONG = {
+    (): "`chiaro` needs a verb: demo, cite, doctor",
+    ("docter",): "did you mean `chiaro doctor`?",
+    ("xyzzy",): "`chiaro xyzzy` is not a verb; there are demo, cite, doctor.",
+    ("--verbose",): "VERB",
+    ("doctor", "--jso"): "--jso",
+    ("doctor", "--js"): "--js",
+    ("cite",): "OBJECT",
+    ("cite", "a", "b"): "unrecognized arguments: b",
+    ("cite", "Gausian"): "`Gausian` is not known here; did you mean `Gaussian`?",
+    ("cite", "Gaussian(tua=1)"): "`tua`",
+    ("cite", "Gaussian(tau=-0.1)"): "-0.1",
+    ("cite", "Gaussian("): "character 9",
+    ("cite", ""): "empty",
+}
+
+
+@pytest.mark.parametrize("argv", WRONG, ids=" ".join)
+def test_a_wrong_call_is_one_sentence_and_status_2(capsys, argv):
+    status, out, err = run(capsys, *argv)
+    assert (status, out) == (2, "")
+    assert WRONG[argv] in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_a_wrong_call_from_a_shell():
+    done = process("docter")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "`chiaro docter` is not a verb; did you mean `chiaro doctor`?\n"
+
+
+def test_ctrl_c_is_130_and_a_refusal_is_2(capsys, monkeypatch):
+    def stop(call):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_doctor", stop)
+    assert run(capsys, "doctor") == (130, "", "")
+
+    def refuse(call):
+        raise InputError("`f(x)` needs `x > 0`; received `-1`.")
+
+    monkeypatch.setattr(cli, "_doctor", refuse)
+    assert run(capsys, "doctor") == (2, "", "`f(x)` needs `x > 0`; received `-1`.\n")
+
+
+def test_a_reader_that_leaves_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "chiaroscuro.cli", "--help"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---- doctor ----
+
+
+def test_doctor_prints_one_fact_a_line(capsys):
+    status, out, err = run(capsys, "doctor")
+    assert (status, err) == (0, "")
+    names = [line.split()[0] for line in out.splitlines()]
+    assert names == list(cli._facts())
+
+
+def test_doctor_json_is_one_document(capsys, monkeypatch, tmp_path):
+    (tmp_path / "cifar.npz").touch()
+    monkeypatch.setenv("CHIARO_DATA", str(tmp_path))
+    status, out, err = run(capsys, "doctor", "--json")
+    facts = json.loads(out)
+    assert (status, err) == (0, "")
+    assert facts["chiaroscuro"] == chiaroscuro.__version__
+    assert facts["torch"]
+    assert facts["threads"] >= 1
+    assert facts["data"] == {"CHIARO_DATA": str(tmp_path), "holds": ["cifar.npz"]}
+
+
+def test_doctor_says_when_the_data_folder_is_missing(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("CHIARO_DATA", str(tmp_path / "nowhere"))
+    assert "nowhere, holds no" in run(capsys, "doctor")[1]
+
+
+# ---- cite ----
+
+
+def test_cite_a_name_cites_its_default_object(capsys):
+    status, out, err = run(capsys, "cite", "InfoNCE", "--keys")
+    assert (status, err) == (0, "")
+    assert "oord2018cpc" in out.split()
+    assert set(cited(chiaroscuro.InfoNCE())) == set(out.split())
+
+
+def test_cite_a_name_that_needs_arguments_cites_the_class(capsys):
+    status, out, _ = run(capsys, "cite", "OnDims", "--keys")
+    assert status == 0
+    assert out.split() == keys(chiaroscuro.OnDims.__doc__)
+
+
+def test_cite_a_spec_cites_all_that_is_inside(capsys):
+    spec = "InfoNCE(Sum(Gaussian(0.5), Laplace(0.5)))"
+    status, out, _ = run(capsys, "cite", spec)
+    assert status == 0
+    assert out.count("@") == len(cited(chiaroscuro.parse(spec)))
+    assert "@inproceedings{tan2024," in out
+
+
+def test_every_key_cited_is_in_the_bibliography():
+    entries = bibliography()
+    for name in chiaroscuro.NAMES:
+        for key in keys(getattr(chiaroscuro.NAMES[name], "__doc__", None)):
+            assert key in entries, f"{name} cites {key}"
+
+
+def test_every_object_at_the_door_names_its_source():
+    public = set(chiaroscuro.NAMES) & set(chiaroscuro.__all__)
+    silent = {name for name in public if not keys(chiaroscuro.NAMES[name].__doc__)}
+    assert silent <= {"Weighted"}  # a sum of losses is nobody's invention
+
+
+def test_the_bibliography_is_whole():
+    entries = bibliography()
+    assert len(entries) >= 21
+    for key, entry in entries.items():
+        assert entry.startswith("@")
+        assert entry.endswith("}")
+        assert all(f"  {field} " in entry for field in ("author", "title", "year")), key
+
+
+def test_a_key_without_an_entry_is_a_sentence(capsys, monkeypatch):
+    monkeypatch.setattr("chiaroscuro.references.bibliography", dict)
+    status, out, err = run(capsys, "cite", "Gaussian")
+    assert (status, out) == (2, "")
+    assert "has no entry for" in err
+
+
+def test_a_broken_bibliography_is_a_sentence(monkeypatch, tmp_path):
+    (tmp_path / "references.bib").write_text("@misc{open2020,\n  title = {never closed\n")
+    monkeypatch.setattr("chiaroscuro.references.resources.files", lambda _: tmp_path)
+    with pytest.raises(ChiaroError, match="leaves a brace open"):
+        bibliography()
+
+
+@pytest.mark.parametrize(
+    ("doc", "found"),
+    [
+        (None, []),
+        ("No section: tan2024.", []),
+        ("One.\n\nReferences:\n    tan2024, chen2020simclr\n", ["tan2024", "chen2020simclr"]),
+        ("One.\n\n    References:\n        a2020\n        b2021x (eq. 3)\n", ["a2020", "b2021x"]),
+        ("One.\n\n    References:\n        a2020\n\n    Example:\n        c2022\n", ["a2020"]),
+        ("One.\n\n    References:\n        a2020", ["a2020"]),
+    ],
+)
+def test_keys_are_read_from_the_references_section(doc, found):
+    assert keys(doc) == found
