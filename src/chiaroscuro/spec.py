@@ -217,7 +217,6 @@ def _arguments(obj: object) -> Iterator[tuple[inspect.Parameter, Any]]:
             yield parameter, value
 
 
-@functools.lru_cache(maxsize=1024)
 def _signature(call: Callable) -> inspect.Signature | None:
     try:
         return inspect.signature(call)
