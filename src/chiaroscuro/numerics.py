@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -36,29 +37,36 @@ def wide(z: Tensor) -> Tensor:
     return z if z.dtype in (torch.float32, torch.float64) else z.float()
 
 
-def require_finite(z: Tensor, call: str, name: str) -> None:
-    """Refuse NaN and infinity, naming the first row that has one.
+def require_finite(call: str, **embeddings: Tensor | None) -> None:
+    """Refuse NaN and infinity, naming the tensor and the first row that has one.
 
-    One float64 sum decides for all rows at once: it is finite whenever float32 data is.
+    The sum of squares decides for all rows at once; only if it is not finite are they searched
+    (and acquitted, where finite numbers merely added up to more than the format holds).
     """
-    if z.device.type == "meta" or z.numel() == 0:
+    given = {name: z.detach() for name, z in embeddings.items() if z is not None and z.numel()}
+    totals = [z.flatten().dot(z.flatten()) for z in given.values()]
+    if all(total.device.type == "meta" or math.isfinite(total) for total in totals):
         return
-    total = z.detach().sum(dtype=None if z.device.type == "mps" else torch.float64)
-    if torch.isfinite(total):
-        return
-    bad = (~torch.isfinite(z.detach()).all(dim=1)).nonzero().flatten()
-    need(
-        len(bad) == 0,
-        lambda: (
-            f"`{call}` needs finite embeddings; received {len(bad)} of {len(z)} rows of `{name}` "
-            f"with NaN or infinity, the first is row {int(bad[0])}. Look one step upstream: "
-            "a diverging learning rate, a division by zero, or overflow in half precision."
-        ),
-    )
+    for name, z in given.items():
+        bad = (~torch.isfinite(z).all(dim=1)).nonzero().flatten()
+        need(
+            len(bad) == 0,
+            lambda name=name, z=z, bad=bad: (
+                f"`{call}` needs finite embeddings; received {len(bad)} of {len(z)} rows of "
+                f"`{name}` with NaN or infinity, the first is row {int(bad[0])}. Look one step "
+                "upstream: a diverging learning rate, a division by zero, or overflow in half "
+                "precision."
+            ),
+        )
 
 
 def _unit(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Unit rows and the reciprocal of their norms (zero for a zero row)."""
+    """Unit rows and the reciprocals of their norms (zero for a zero row)."""
+    norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
+    if not torch.is_grad_enabled() and norm.numel() and norm.device.type != "meta":
+        least, most = (x.item() for x in norm.aminmax())
+        if 1e-15 < least and most < 1e15:  # neither a square nor its sum was lost
+            return z / norm, norm.reciprocal_()
     largest = z.detach().abs().amax(dim=1, keepdim=True)
     zero = largest == 0
     largest = largest.masked_fill(zero, 1.0)

@@ -42,6 +42,7 @@ class Cosine(Leaf):
     factor = 1.0
     exponent = 1.0
     degree = 2.0
+    unit_rows = True
 
     def __init__(self, tau: Tau = 0.5):
         super().__init__(tau)

@@ -110,6 +110,9 @@ class Leaf(Kernel):
     degree: float
     """t^exponent is homogeneous of this degree in the features."""
 
+    unit_rows: bool = False
+    """The base has rows of norm at most 1."""
+
     tau: float | tuple[float, ...] | Learnable
 
     def __init__(self, tau: Tau):

@@ -63,5 +63,5 @@ class AlignUniform(Objective):
         n, d = u.shape
         parts = Gaussian(tau=1 / (2 * self.t)).parts(d)
         features, rates = map(list, zip(*(part.features(u) for part in parts), strict=True))
-        sums = log_sum_exp(parts, features, rates, Layout(n, 1, 0, True, False, False, (0, n)))
-        return torch.logsumexp(sums, dim=0) - math.log(n * (n - 1))
+        _, sums, _ = log_sum_exp(parts, features, rates, Layout.within(n))
+        return torch.logsumexp(sums[0], dim=0) - math.log(n * (n - 1))

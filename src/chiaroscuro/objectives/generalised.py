@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from chiaroscuro.errors import need
 from chiaroscuro.kernels import Gaussian, Kernel
 from chiaroscuro.numerics import paired_squared, squared_distances
-from chiaroscuro.objectives.infonce import anchors_and_candidates
+from chiaroscuro.objectives.infonce import pairs_and_sums
 from chiaroscuro.objectives.objective import Objective
 from chiaroscuro.pairwise import OtherView
 
@@ -84,10 +84,10 @@ class Generalised(Objective):
     def loss(self, z1, z2, labels, queue, window) -> Tensor:
         both = self.anchors == "both"
         if isinstance(self.eta, Kernel):
-            attract, others = anchors_and_candidates(
+            pairs, sums, _ = pairs_and_sums(
                 self.eta, z1, z2, None, OtherView(), both, (0, len(z1))
             )
-            log_ratio = torch.logaddexp(others, attract) - attract - math.log(len(z1))
+            log_ratio = sums - pairs - math.log(len(z1))
             if isinstance(self.psi, str):
                 return _PSI[self.psi](log_ratio).mean()
             return self.psi(log_ratio.exp()).mean()

@@ -7,11 +7,10 @@ from torch import Tensor
 
 from chiaroscuro.errors import need
 from chiaroscuro.kernels import Cosine, Kernel
-from chiaroscuro.kernels.kernel import mixture
 from chiaroscuro.objectives.objective import Objective, Window
 from chiaroscuro.pairwise import AllButSelf, Layout, Negatives, log_sum_exp
 
-__all__ = ["InfoNCE", "anchors_and_candidates"]
+__all__ = ["InfoNCE", "pairs_and_sums"]
 
 
 class InfoNCE(Objective):
@@ -44,7 +43,7 @@ class InfoNCE(Objective):
     Example:
         >>> z = torch.eye(4)
         >>> round(float(InfoNCE(Cosine(tau=0.5))(z, z)), 6)  # log(1 + 6 exp(-2))
-        0.594491
+        0.594438
     """
 
     reduces = "anchors"
@@ -71,33 +70,32 @@ class InfoNCE(Objective):
         )
 
     def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        attract, repel = self.per_anchor(z1, z2, queue, window)
-        return (repel - attract).sum() / self._anchors(z1)
+        _, _, gap = self.per_anchor(z1, z2, queue, window)
+        return gap / self._anchors(z1)
 
     def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
-        attract, repel = self.per_anchor(z1, z2, queue, window)
-        return attract.sum() / self._anchors(z1), repel.sum() / self._anchors(z1)
+        attract, repel, _ = self.per_anchor(z1, z2, queue, window)
+        return attract.sum() / len(z1), repel.sum() / self._anchors(z1)
 
     def per_anchor(
         self, z1: Tensor, z2: Tensor, queue: Tensor | None, window: Window
-    ) -> tuple[Tensor, Tensor]:
-        """log k of the positive and log-sum-exp of the candidates, anchor by anchor."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """log k of positives (m), log-sum-exp of their anchors' candidates (1 or 2, m), their gap."""
         n, extra = len(z1), 0 if queue is None else len(queue)
         need(
             self.negatives.count(n) + extra > 0,
             lambda: f"`InfoNCE(..., {self.negatives!r})` needs at least one candidate per anchor; "
             f"received {n} pair and no queue. One pair has no negatives: take a larger batch.",
         )
-        attract, repel = anchors_and_candidates(
+        return pairs_and_sums(
             self.kernel, z1, z2, queue, self.negatives, self.anchors == "both", window
         )
-        return attract, torch.logaddexp(repel, attract) if self.negatives.positive else repel
 
     def _anchors(self, z1: Tensor) -> int:
         return len(z1) * (2 if self.anchors == "both" else 1)
 
 
-def anchors_and_candidates(
+def pairs_and_sums(
     kernel: Kernel,
     z1: Tensor,
     z2: Tensor,
@@ -105,9 +103,9 @@ def anchors_and_candidates(
     negatives: Negatives,
     both: bool,
     window: Window,
-) -> tuple[Tensor, Tensor]:
-    """For each anchor, log k of its partner and log-sum-exp over everyone else who counts."""
-    n, (start, stop) = len(z1), window
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`log_sum_exp` of two views and perhaps a queue: pairs (m), sums (1 or 2, m) and their gap."""
+    n = len(z1)
     z = torch.cat([z1, z2] if queue is None else [z1, z2, queue])
     parts = kernel.parts(z.shape[1])
     features, rates = map(list, zip(*(part.features(z) for part in parts), strict=True))
@@ -117,20 +115,11 @@ def anchors_and_candidates(
         queue=len(z) - 2 * n,
         own_view=negatives.own_view,
         other_view=negatives.other_view,
+        positive=negatives.positive,
         both=both,
         window=window,
         frozen_queue=queue is not None
         and not queue.requires_grad
         and not any(isinstance(rate, Tensor) and rate.requires_grad for rate in rates),
     )
-    sums = log_sum_exp(parts, features, rates, layout)
-    positives = mixture(
-        [
-            part.log_paired(rows[start:stop], rows[n + start : n + stop], rate)
-            for part, rows, rate in zip(parts, features, rates, strict=True)
-        ]
-    )
-    if both:
-        rows = torch.cat([sums[start:stop], sums[n + start : n + stop]])
-        return positives.repeat(2), rows
-    return positives, sums[start:stop]
+    return log_sum_exp(parts, features, rates, layout)

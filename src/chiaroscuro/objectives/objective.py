@@ -164,9 +164,7 @@ class Objective(nn.Module):
             lambda: f"`{call}(z1, z2)` needs all tensors on one device; received "
             f"{sorted(map(str, devices))}.",
         )
-        for name, z in views.items():
-            if z is not None:
-                require_finite(z, f"{call}(z1, z2)", name)
+        require_finite(f"{call}(z1, z2)", z1=z1, z2=z2, queue=queue)
         widened = [None if z is None else wide(z) for z in views.values()]
         dtypes = [z.dtype for z in widened if z is not None]
         if len(set(dtypes)) > 1:  # float32 beside float64: the wider one is right for both

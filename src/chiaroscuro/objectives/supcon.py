@@ -40,7 +40,7 @@ class SupCon(Objective):
     Example:
         >>> z = torch.eye(4)
         >>> round(float(SupCon(Cosine(tau=0.5))(z, z, torch.tensor([0, 1, 2, 3]))), 6)
-        0.594491
+        0.594438
     """
 
     takes = frozenset({"labels", "one view"})
@@ -72,8 +72,8 @@ class SupCon(Objective):
         )
         parts = self.kernel.parts(z.shape[1])
         features, rates = map(list, zip(*(part.features(z) for part in parts), strict=True))
-        everyone = Layout(len(z), 1, 0, True, False, False, (0, len(z)))
-        repel = log_sum_exp(parts, features, rates, everyone).mean()
+        everyone = Layout.within(len(z))
+        repel = log_sum_exp(parts, features, rates, everyone)[1].mean()
         if len(parts) == 1 and parts[0].leaf.statistic == "inner":
             attract = _by_class_sums(features[0], y, positives) * rates[0] * parts[0].leaf.factor
         else:

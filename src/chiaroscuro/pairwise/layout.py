@@ -38,7 +38,7 @@ class Tile:
 class Layout:
     """Rows [view one (n), view two (n if `views` is 2), queue], and who is compared with whom.
 
-    Self and partner are always left out; partners are compared row by row elsewhere.
+    The tiles leave out self and partner; partners are compared row by row.
     """
 
     n: int
@@ -46,12 +46,33 @@ class Layout:
     queue: int
     own_view: bool
     other_view: bool
+    positive: bool
+    """The partner is a candidate as well."""
     both: bool
     """Rows of the second view are anchors as well."""
     window: tuple[int, int]
     """Only samples of this range are anchors: (0, n) on one machine, a rank's share on several."""
     frozen_queue: bool = False
     """Nothing wants the gradient of the queue."""
+
+    @classmethod
+    def within(cls, n: int) -> Layout:
+        """One view of n rows, everyone compared with all the others."""
+        return cls(
+            n=n,
+            views=1,
+            queue=0,
+            own_view=True,
+            other_view=False,
+            positive=False,
+            both=False,
+            window=(0, n),
+        )
+
+    @property
+    def anchors(self) -> int:
+        """How many views have anchors."""
+        return self.views if self.both else 1
 
     @property
     def rows(self) -> int:
@@ -62,7 +83,7 @@ class Layout:
         """Every pair of anchor and candidate exactly once, symmetric blocks by their upper half."""
         n, (start, stop) = self.n, self.window
         whole = start == 0 and stop == n
-        anchors = range(self.views if self.both else 1)
+        anchors = range(self.anchors)
         if whole and self.own_view and self.other_view and len(anchors) == self.views == 2:
             yield from _symmetric(0, 2 * n, (0, n, -n), size)
         else:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chiaroscuro.kernels.kernel import Part
+from chiaroscuro.kernels.kernel import Part, mixture
 from chiaroscuro.pairwise.layout import Layout, Tile
 from chiaroscuro.pairwise.statistics import Inner, Near, Power, Squared
 
@@ -31,22 +31,27 @@ __all__ = ["log_sum_exp"]
 
 TILE = 768
 """Rows of a tile: 2.3 MB in float32, about the second-level cache of two cores."""
+TILE_KEPT = 512
+"""Rows of a tile that is kept."""
 TILE_OF_DIFFERENCES = 256
 """Rows of a tile where every difference of coordinates is taken."""
-KEPT = 1 << 20
-"""A matrix of up to so many entries is kept for the backward pass rather than recomputed."""
+KEPT = 1 << 22
+"""A matrix of up to so many entries is kept for the backward pass, its upper half that is."""
 OVERFLOW = 30.0
 """|log k| up to this can be exponentiated and summed without tracking a maximum."""
 UNDERFLOW = 60.0
 """And down to minus this: what float32 loses then is below exp(-27) of the sum."""
+FAINT = -69.0
+"""Shares of a sum below exp(-69) = 1e-30 count as that: denormal numbers would cost much more."""
 
 
 def log_sum_exp(
     parts: list[Part], features: list[Tensor], rates: list[float | Tensor], layout: Layout
-) -> Tensor:
-    """log of the sum of k over the candidates of each row; self and partner never count.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """log k of each pair, and log of the sum of k over the candidates of each anchor.
 
-        out_i = log sum_{j in candidates of i} sum_m weight_m k_m(a_i, a_j)
+        pairs_i = log sum_m weight_m k_m(a_i, a_i+)
+        sums_i = log sum_{j in candidates of i} sum_m weight_m k_m(a_i, a_j)
 
     Args:
         parts: the kernel's parts, `kernel.parts(d)`.
@@ -55,7 +60,10 @@ def log_sum_exp(
         layout: which rows are anchors, and which are candidates of which.
 
     Returns:
-        One number per stacked row, -inf for a row that is no anchor or has no candidate.
+        `pairs`, one number per sample of the window (none if there is one view), always from
+        differences; `sums`, for each view that has anchors a row of such numbers, -inf for an
+        anchor without candidates; and `gap`, the sum over anchors of sums - pairs (of sums, if
+        there is one view), taken before rounding.
 
     Numerics: a maximum is tracked per row unless a bound shows that nothing can over- or
     underflow. Sums over tiles are kept in float64. Gradients flow to features and rates;
@@ -72,7 +80,10 @@ _Values = tuple[Tensor, Near, list[Tensor]]
 
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, layout: Layout, parts: list[Part], *inputs: Any) -> Tensor:
+    def forward(
+        ctx: Any, layout: Layout, parts: list[Part], *inputs: Any
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
         features, rates = inputs[: len(parts)], inputs[len(parts) :]
         ctx.fixed_rates = [None if isinstance(rate, Tensor) else rate for rate in rates]
         ctx.save_for_backward(*features, *(rate for rate in rates if isinstance(rate, Tensor)))
@@ -81,17 +92,18 @@ class _LogSumExp(torch.autograd.Function):
             return ctx.visit.forward()
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        visit, (g,) = ctx.visit, grads
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        visit = ctx.visit
+        g_pairs, g_sums = visit.spread(*grads)
         count = len(ctx.fixed_rates)
         features, learnt = ctx.saved_tensors[:count], iter(ctx.saved_tensors[count:])
         rates = [next(learnt) if rate is None else rate for rate in ctx.fixed_rates]
         wanted = ctx.needs_input_grad[2:]
-        with _full_precision(g.device):
+        with _full_precision(features[0].device):
             if torch.is_grad_enabled():  # the gradient will be differentiated: stay in the graph
-                gradients = _dense_gradients(visit, features, rates, wanted, g)
+                gradients = _dense_gradients(visit, features, rates, wanted, g_pairs, g_sums)
             else:
-                gradients = visit.backward(g, wanted)
+                gradients = visit.backward(g_pairs, g_sums, wanted)
         return None, None, *gradients
 
 
@@ -186,19 +198,23 @@ class _Visit:
         self.kept: list[Any] = []
         self.size = TILE
         if self.keeps:
-            self.size = max(1, layout.rows)
+            self.size = TILE_KEPT
         elif any(isinstance(statistic, Power) for statistic in self.statistics):
             self.size = TILE_OF_DIFFERENCES
         self.like = groups[0].rows
         self.buffers: dict[str, Tensor] = {}
-        self.out = self.like
+        start, stop = layout.window
+        self.partners = slice(start, stop), slice(layout.n + start, layout.n + stop)
+        self.paired: list[tuple[Tensor, Tensor]] = []
+        self.pair = self.sum = self.like
 
     def _bounded(self) -> bool:
         """Whether every sum is safe without looking for its maximum."""
         depths = []
         heaviest = max(term.part.weight for term in self.terms)
         for group, statistic in zip(self.groups, self.statistics, strict=True):
-            largest = statistic.largest()
+            leaf = group.terms[0].part.leaf
+            largest = 1.0 if leaf.unit_rows and leaf.isotropic else statistic.largest()
             for term in group.terms:
                 depth = abs(term.coefficient) * largest ** (term.gamma / 2)
                 if isinstance(statistic, Inner) and not depth <= OVERFLOW:
@@ -254,40 +270,85 @@ class _Visit:
             values.append(value)
         return t, near, values
 
-    def forward(self) -> Tensor:
-        """Row sums of k over all tiles, as logarithms."""
+    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Pairs, sums, and the sum of their differences."""
+        self._compare_pairs()
+        log = self._sum_tiles()
+        sums = self._anchors(log)
+        if self.layout.positive:
+            sums.copy_(torch.logaddexp(sums, self.pair.to(log.dtype)))
+        gap = (sums - self.pair if self.layout.views == 2 else sums).sum()
+        self.sum = log.to(self.like.dtype)
+        return self.pair.clone(), self._anchors(self.sum).clone(), gap.to(self.like.dtype)
+
+    def spread(
+        self, g_pairs: Tensor | None, g_sums: Tensor | None, g_gap: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Gradients of pairs and sums, with that of the gap handed down to both."""
+        sums = self._anchors(self.sum)
+        g_pairs = torch.zeros_like(self.pair) if g_pairs is None else g_pairs
+        g_sums = torch.zeros_like(sums) if g_sums is None else g_sums
+        if g_gap is not None:
+            g_pairs, g_sums = g_pairs - len(sums) * g_gap, g_sums + g_gap
+        return g_pairs, g_sums
+
+    def _compare_pairs(self) -> None:
+        """log k of partners, term by term and in all."""
+        if self.layout.views == 1:
+            self.pair = self.like.new_empty(0)
+            return
+        for group, statistic in zip(self.groups, self.statistics, strict=True):
+            t = statistic.paired(*self.partners)
+            for term in group.terms:
+                log_k = (t if term.gamma == 2 else t.pow(term.gamma / 2)) * term.coefficient
+                if term.part.weight != 1:
+                    log_k += math.log(term.part.weight)
+                self.paired.append((t, log_k))
+        self.pair = mixture([log_k for _, log_k in self.paired])
+
+    def _sum_tiles(self) -> Tensor:
+        """Row sums of k over all tiles, as logarithms in float64."""
         exact = torch.float32 if self.like.device.type == "mps" else torch.float64
         total = self.like.new_zeros(self.layout.rows, dtype=exact)
-        top = self.like.new_full((self.layout.rows,), -torch.inf)
+        top = total if self.bounded else torch.full_like(total, -torch.inf, dtype=self.like.dtype)
         for tile, index, left in self._tiles():
             t, near, values = self._values(tile, index, left)
             for value in values:
                 if self.bounded:
-                    total[tile.i] += value.sum(dim=1)
+                    total[tile.i].add_(value.sum(dim=1))
                     if tile.columns:
-                        total[tile.j] += value.sum(dim=0)
+                        total[tile.j].add_(value.sum(dim=0))
                 else:
                     _raise(top, total, tile.i, value, 1, self._buffer("e", tile))
                     if tile.columns:
                         _raise(top, total, tile.j, value, 0, self._buffer("e", tile))
             if self.keeps:
                 self.kept.append((t, near, values))
-        log = total.log_() if self.bounded else total.log_().add_(top)
-        self.out = log.to(self.like.dtype)
-        return self.out.clone()
+        return total.log_() if self.bounded else total.log_().add_(top)
 
-    def backward(self, g: Tensor, wanted: tuple[bool, ...]) -> list[Tensor | None]:
-        """Gradients of sum_i g_i out_i with respect to the features and the rates."""
+    def _anchors(self, rows: Tensor) -> Tensor:
+        """The entries of anchors, view by view, of a vector over the stacked rows."""
+        layout, (start, stop) = self.layout, self.layout.window
+        return rows[: layout.anchors * layout.n].view(layout.anchors, layout.n)[:, start:stop]
+
+    def backward(
+        self, g_pairs: Tensor, g: Tensor, wanted: tuple[bool, ...]
+    ) -> list[Tensor | None]:
+        """Gradients of sum_i g_i sums_i + g_pairs_i pairs_i, to the features and the rates."""
         count = len(self.terms)
-        nobody = self.out == -torch.inf
-        out, g = self.out.masked_fill(nobody, torch.inf), g.masked_fill(nobody, 0.0)
-        share = g * (-out).exp() if self.bounded else g
+        out = self.sum.masked_fill(self.sum == -torch.inf, torch.inf)  # no candidate, no pull
+        share = torch.zeros_like(out)
+        self._anchors(share).copy_(g)
+        if self.layout.positive:
+            g_pairs = g_pairs + (g * (self.pair - self._anchors(out)).exp()).sum(dim=0)
+        if self.bounded:
+            share.mul_((-out).exp())
         pushed = [statistic.zeros() for statistic in self.statistics]
         turned = [0.0] * count
-        kept = iter(self.kept)
+        kept, self.kept = self.kept, []  # used up here; another backward pass recomputes
         for tile, index, left in self._tiles():
             group, statistic = self.groups[index], self.statistics[index]
-            t, near, values = next(kept) if self.keeps else self._values(tile, index, left)
+            t, near, values = kept.pop(0) if kept else self._values(tile, index, left)
             weights: Tensor | None = None
             for term, value in zip(group.terms, values, strict=True):
                 pull = self._pull(tile, term, value, share, out)
@@ -305,7 +366,23 @@ class _Visit:
                     pull.mul_(t.pow(term.gamma - 2))
                 weights = pull if weights is None else weights.add_(pull)
             statistic.push(weights, tile.i, tile.j, near, tile.pulls_back, pushed[index])
+        if self.layout.views == 2:
+            self._pull_pairs(g_pairs, pushed, turned)
         return self._gradients(pushed, turned, wanted)
+
+    def _pull_pairs(self, g: Tensor, pushed: list[Tensor], turned: list[float]) -> None:
+        """What the partners add to the gradient."""
+        paired = iter(self.paired)
+        for group, statistic, push in zip(self.groups, self.statistics, pushed, strict=True):
+            for term in group.terms:
+                t, log_k = next(paired)
+                pull = g if len(self.terms) == 1 else g * (log_k - self.pair).exp()
+                if len(group.terms) > 1:
+                    turned[term.index] += float((pull * t.pow(term.gamma / 2)).sum())
+                    pull = pull * group.slope(term)
+                if term.gamma != 2:
+                    pull = torch.where(t > 0, pull * t.pow(term.gamma / 2 - 1), 0.0)
+                statistic.push_paired(pull, *self.partners, push)
 
     def _pull(
         self, tile: Tile, term: _Term, value: Tensor, share: Tensor, out: Tensor
@@ -317,12 +394,12 @@ class _Visit:
                 both = torch.add(share[tile.i, None], share[tile.j], out=self._buffer("e", tile))
             else:
                 both = share[tile.i, None]
-            return torch.mul(value, both, out=None if self.keeps else value)
+            return value.mul_(both)
         pull = torch.sub(value, out[tile.i, None], out=self._buffer(f"p{term.index}", tile))
-        pull.exp_().mul_(share[tile.i, None])
+        pull.clamp_(min=FAINT).exp_().mul_(share[tile.i, None])
         if two:
             back = torch.sub(value, out[tile.j], out=self._buffer("e", tile))
-            pull.add_(back.exp_().mul_(share[tile.j]))
+            pull.add_(back.clamp_(min=FAINT).exp_().mul_(share[tile.j]))
         return pull
 
     def _gradients(
@@ -351,13 +428,18 @@ def _raise(top: Tensor, total: Tensor, rows: slice, log_k: Tensor, dim: int, e: 
     old = top[rows]
     new = torch.maximum(old, log_k.amax(dim=dim))
     level = new.masked_fill(new == -torch.inf, 0.0)
-    torch.sub(log_k, level.unsqueeze(dim), out=e).exp_()
+    torch.sub(log_k, level.unsqueeze(dim), out=e).clamp_(min=FAINT).exp_()
     total[rows] = total[rows] * (old - level).exp() + e.sum(dim=dim)
     top[rows] = new
 
 
 def _dense_gradients(
-    visit: _Visit, features: Any, rates: Any, wanted: tuple[bool, ...], g: Tensor
+    visit: _Visit,
+    features: Any,
+    rates: Any,
+    wanted: tuple[bool, ...],
+    g_pairs: Tensor,
+    g: Tensor,
 ) -> list[Tensor | None]:
     """The same gradients by differentiable operations on the whole matrix."""
     layout = visit.layout
@@ -369,16 +451,27 @@ def _dense_gradients(
         candidate[tile.i, tile.j] |= block
         if tile.columns:
             candidate[tile.j, tile.i] |= block.T
-    anchors = candidate.any(dim=1)
+    rows = torch.arange(layout.rows, device=g.device)
+    anchors = visit._anchors(rows).flatten()
+    i, j = visit.partners
+    if layout.positive:
+        candidate[rows[i], rows[j]] = candidate[rows[j], rows[i]] = True
+    occupied = candidate[anchors].any(dim=1)
+    anchors = anchors[occupied]
     parts = [term.part for term in sorted(visit.terms, key=lambda term: term.index)]
+    sources = list(zip(parts, features, rates, strict=True))
     logs = [
-        part.log(rows[anchors], rows, rate).masked_fill(~candidate[anchors], -torch.inf)
-        for part, rows, rate in zip(parts, features, rates, strict=True)
+        part.log(a[anchors], a, rate).masked_fill(~candidate[anchors], -torch.inf)
+        for part, a, rate in sources
     ]
-    out = torch.logsumexp(torch.cat(logs, dim=1), dim=1)
-    tensors = [*features, *rates]
-    sought = [tensor for tensor, want in zip(tensors, wanted, strict=True) if want]
-    found = iter(torch.autograd.grad(out, sought, g[anchors], create_graph=True))
+    out, gradients = [torch.logsumexp(torch.cat(logs, dim=1), dim=1)], [g.flatten()[occupied]]
+    if layout.views == 2:
+        out.append(mixture([part.log_paired(a[i], a[j], rate) for part, a, rate in sources]))
+        gradients.append(g_pairs)
+    sought = [tensor for tensor, want in zip([*features, *rates], wanted, strict=True) if want]
+    found = iter(
+        torch.autograd.grad(out, sought, gradients, create_graph=True, allow_unused=True)
+    )
     return [next(found) if want else None for want in wanted]
 
 

@@ -27,14 +27,14 @@ class Inner:
 
     def largest(self) -> float:
         """An upper bound of |t| over all pairs."""
-        return float(self.rows.square().sum(dim=1).amax())
+        return float(torch.linalg.vector_norm(self.rows, dim=1).amax()) ** 2
 
     def left(self, i: slice) -> Tensor:
-        """What a strip of tiles shares: its rows, with the factor in them."""
-        return self.rows[i] if self.factor == 1 else self.rows[i] * self.factor
+        """What a strip of tiles shares: its rows."""
+        return self.rows[i]
 
     def tile(self, left: Tensor, i: slice, j: slice, drop: Offsets, out: Tensor) -> Near:
-        torch.mm(left, self.rows[j].T, out=out)
+        out.addmm_(left, self.rows[j].T, beta=0, alpha=self.factor)
         return None
 
     @property
@@ -53,8 +53,17 @@ class Inner:
         if both:
             into[j].addmm_(weights.T, self.rows[i])
 
+    def paired(self, i: slice, j: slice) -> Tensor:
+        """The statistic of row with row, without the factor."""
+        return (self.rows[i] * self.rows[j]).sum(dim=1)
+
+    def push_paired(self, weights: Tensor, i: slice, j: slice, into: Tensor) -> None:
+        """What weights on row with row add to both sides."""
+        into[i].addcmul_(self.rows[j], weights[:, None])
+        into[j].addcmul_(self.rows[i], weights[:, None])
+
     def gradient(self, pushed: Tensor, constant: float) -> Tensor:
-        return pushed.mul_(constant)
+        return pushed if constant == 1 else pushed.mul_(constant)
 
 
 class Squared:
@@ -66,6 +75,7 @@ class Squared:
 
     def __init__(self, rows: Tensor, sign_and_size: float):
         d = rows.shape[1]
+        self.original = rows
         self.rows = rows.new_empty(len(rows), d + 2)
         self.a = self.rows[:, :d]
         torch.sub(rows, rows.mean(dim=0), out=self.a)
@@ -104,7 +114,7 @@ class Squared:
             close.diagonal(offset).fill_(False)
         k, m = close.nonzero(as_tuple=True)
         for r, c in _chunks(k, m):
-            difference = self.a[i][r] - self.a[j][c]
+            difference = self.original[i][r] - self.original[j][c]
             out[r, c] = difference.square().sum(dim=1) * self.factor
         return k, m
 
@@ -129,13 +139,24 @@ class Squared:
             w = weights[near].nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
             weights[near] = 0
             for r, c, v in _chunks(*near, w):
-                pull = (self.a[i][r] - self.a[j][c]) * v[:, None]
+                pull = (self.original[i][r] - self.original[j][c]) * v[:, None]
                 into[i, :d].index_add_(0, r, pull, alpha=-1)
                 if both:
                     into[j, :d].index_add_(0, c, pull)
         into[i].addmm_(weights, self.rows[j])
         if both:
             into[j].addmm_(weights.T, self.rows[i])
+
+    def paired(self, i: slice, j: slice) -> Tensor:
+        """The statistic of row with row, without the factor."""
+        return (self.original[i] - self.original[j]).square_().sum(dim=1)
+
+    def push_paired(self, weights: Tensor, i: slice, j: slice, into: Tensor) -> None:
+        """What weights on row with row add to both sides."""
+        d = self.a.shape[1]
+        pull = (self.original[i] - self.original[j]).mul_(weights[:, None])
+        into[i, :d] -= pull
+        into[j, :d] += pull
 
     def gradient(self, pushed: Tensor, constant: float) -> Tensor:
         d = self.a.shape[1]
@@ -177,13 +198,25 @@ class Power:
         a, b = self.rows[i], self.rows[j]
         step = max(1, (1 << 21) // max(1, b.numel()))  # eight megabytes of differences at once
         for r in range(0, len(a), step):
-            difference = a[r : r + step, None] - b
-            slope = difference.abs().pow_(self.p - 1)
-            slope.masked_fill_(difference == 0, 0.0).mul_(difference.sign_())
-            pull = slope.mul_(weights[r : r + step, :, None])
+            pull = self._slope(a[r : r + step, None] - b).mul_(weights[r : r + step, :, None])
             into[i][r : r + step] += pull.sum(dim=1)
             if both:
                 into[j] -= pull.sum(dim=0)
+
+    def paired(self, i: slice, j: slice) -> Tensor:
+        """The statistic of row with row, without the factor."""
+        return (self.rows[i] - self.rows[j]).abs_().pow_(self.p).sum(dim=1)
+
+    def push_paired(self, weights: Tensor, i: slice, j: slice, into: Tensor) -> None:
+        """What weights on row with row add to both sides."""
+        pull = self._slope(self.rows[i] - self.rows[j]).mul_(weights[:, None])
+        into[i] += pull
+        into[j] -= pull
+
+    def _slope(self, difference: Tensor) -> Tensor:
+        """|x|^(p-1) sign(x), and zero at zero."""
+        slope = difference.abs().pow_(self.p - 1).masked_fill_(difference == 0, 0.0)
+        return slope.mul_(difference.sign_())
 
     def gradient(self, pushed: Tensor, constant: float) -> Tensor:
         return pushed.mul_(constant * self.p)
