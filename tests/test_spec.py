@@ -71,8 +71,8 @@ def read(text):
 @pytest.mark.parametrize(
     ("obj", "text"),
     [
-        (Gauss(), "Gauss()"),
-        (Gauss(0.5), "Gauss()"),
+        (Gauss(), "Gauss(tau=0.5)"),
+        (Gauss(0.5, name="g"), "Gauss(tau=0.5, name='g')"),
         (Gauss(tau=0.1), "Gauss(tau=0.1)"),
         (Gauss(tau=1), "Gauss(tau=1)"),
         (Gauss(tau=1e-300, name="a'b"), 'Gauss(tau=1e-300, name="a\'b")'),
@@ -81,7 +81,7 @@ def read(text):
         (Gauss(tau=math.nan), "Gauss(tau=nan)"),
         (Gauss(tau=True), "Gauss(tau=True)"),
         (Gauss(tau=Array([0.5, 0.25])), "Gauss(tau=[0.5, 0.25])"),
-        (Gauss(tau=Array(0.5)), "Gauss()"),
+        (Gauss(tau=Array(0.5)), "Gauss(tau=0.5)"),
         (Gauss(tau=Array(0.25)), "Gauss(tau=0.25)"),
         (Gauss(tau=[1.0] * 64 + [0.7] * 64), "Gauss(tau=[1.0] * 64 + [0.7] * 64)"),
         (Gauss(tau=(1.0,) * 9), "Gauss(tau=(1.0,) * 9)"),
@@ -93,16 +93,16 @@ def read(text):
         (Mix(), "Mix()"),
         (
             Mix(Gauss(0.1), Gauss(), weights=(1.0, 2.0)),
-            "Mix(Gauss(tau=0.1), Gauss(), weights=(1.0, 2.0))",
+            "Mix(Gauss(tau=0.1), Gauss(tau=0.5), weights=(1.0, 2.0))",
         ),
         (Mix((0.5, Gauss(0.1)), (0.5, Mix())), "Mix((0.5, Gauss(tau=0.1)), (0.5, Mix()))"),
-        (Slice(Gauss(), 0, 64), "Slice(inner=Gauss(), stop=64)"),
-        (Lead(1), "Lead(first=1)"),
+        (Slice(Gauss(), 0, 64), "Slice(inner=Gauss(tau=0.5), start=0, stop=64)"),
+        (Lead(1), "Lead(first=1, scale=1)"),
         (Lead(1, 2, 3, scale=2), "Lead(1, 2, 3, scale=2)"),
-        (Lead(1, scale=1.0), "Lead(first=1)"),
+        (Lead(1, scale=1.0), "Lead(first=1, scale=1.0)"),
     ],
 )
-def test_an_object_writes_as_its_shortest_call_and_reads_back(obj, text):
+def test_an_object_writes_as_its_whole_call_and_reads_back(obj, text):
     assert notation(obj) == text
     assert notation(read(text)) == text
     assert same(read(text), obj) or any(isinstance(v, Array) for v in vars(obj).values())

@@ -6,7 +6,7 @@ works where torch is not needed.
 Example:
     >>> import chiaroscuro as cs
     >>> cs.InfoNCE(cs.Gaussian(tau=0.1), cs.AllButPair())
-    InfoNCE(kernel=Gaussian(tau=0.1), negatives=AllButPair())
+    InfoNCE(kernel=Gaussian(tau=0.1), negatives=AllButPair(), anchors='both')
 """
 
 import importlib

@@ -65,7 +65,7 @@ def _unit(z: Tensor) -> tuple[Tensor, Tensor]:
     norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
     if not torch.is_grad_enabled() and norm.numel() and norm.device.type != "meta":
         least, most = (x.item() for x in norm.aminmax())
-        if 1e-15 < least and most < 1e15:  # neither a square nor its sum was lost
+        if least > 1e-15 and most < 1e15:  # neither a square nor its sum was lost
             return z / norm, norm.reciprocal_()
     largest = z.detach().abs().amax(dim=1, keepdim=True)
     zero = largest == 0
@@ -98,8 +98,10 @@ def unit(z: Tensor) -> Tensor:
     in float32, where the sum of squares alone would under- or overflow beyond 1e-19 and 1e19.
 
     Example:
-        >>> unit(torch.tensor([[3.0, 4.0], [0.0, 0.0], [3e18, 4e18]])).tolist()
-        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0], [0.6000000238418579, 0.800000011920929]]
+        >>> unit(torch.tensor([[3.0, 4.0], [0.0, 0.0], [3e18, 4e18]]))
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000],
+                [0.6000, 0.8000]])
     """
     return _Unit.apply(z)
 

@@ -65,9 +65,10 @@ _CONSTRUCTS: dict[type[ast.AST], str] = {
 def notation(obj: object) -> str:
     """The text that `parse` reads back as `obj`.
 
-    Every constructor parameter is the attribute of the same name; those equal to their default
-    are left out. A value without a notation (a function, a dictionary) appears as `<name>`, which
-    `parse` refuses: such an object prints, and cannot be read back.
+    Every constructor parameter is the attribute of the same name, and all are written (but None
+    where that is the default), so that a saved notation keeps its meaning if a default changes. A
+    value without a notation (a function, a dictionary) appears as `<name>`, which `parse` refuses:
+    such an object prints, and cannot be read back.
 
     Args:
         obj: a literal, a tensor or array, a tuple or list, or an object made of these.
@@ -173,23 +174,9 @@ def _write_object(obj: object, opaque: list[object], depth: int) -> str:
         by_position = many and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
         if by_position or parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             written.append(text)
-        elif not _is_default(parameter.default, value, text):
+        elif value is not None or parameter.default is not None:
             written.append(f"{parameter.name}={text}")
     return f"{type(obj).__name__}({', '.join(written)})"
-
-
-def _is_default(default: Any, value: Any, text: str) -> bool:
-    if default is inspect.Parameter.empty:
-        return False
-    if type(default) is int and type(value) is float and default == value:
-        default = float(default)  # `tau=1` in a signature is met by an attribute 1.0
-    return _write(default, [], 0) == text and (_readable(default) or default is value)
-
-
-def _readable(value: object) -> bool:
-    opaque: list[object] = []
-    _write(value, opaque, 0)
-    return not opaque
 
 
 def _is_object(value: object) -> bool:

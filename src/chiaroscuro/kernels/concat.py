@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from torch import nn
-
 from chiaroscuro.errors import need
 from chiaroscuro.kernels.kernel import Kernel, Part
 
@@ -44,28 +42,22 @@ class Concat(Kernel):
         super().__init__()
         need(
             isinstance(first, Kernel) and isinstance(second, Kernel),
-            lambda: f"`Concat(first, second)` needs two kernels; received "
-            f"{type(first).__name__} and {type(second).__name__}.",
+            lambda: (
+                f"`Concat(first, second)` needs two kernels; received "
+                f"{type(first).__name__} and {type(second).__name__}."
+            ),
         )
-        self.members = nn.ModuleList([first, second])
+        self.first, self.second = first, second
         self.stationary = first.stationary and second.stationary
         self.positive_definite = first.positive_definite and second.positive_definite
-
-    @property
-    def first(self) -> Kernel:
-        """The kernel of the first half."""
-        return self.members[0]
-
-    @property
-    def second(self) -> Kernel:
-        """The kernel of the second half."""
-        return self.members[1]
 
     def parts(self, d: int) -> list[Part]:
         need(
             d % 2 == 0 and d > 0,
-            lambda: f"`Concat(first, second)` needs an even dimension, half for each kernel; "
-            f"received {d}.",
+            lambda: (
+                f"`Concat(first, second)` needs an even dimension, half for each kernel; "
+                f"received {d}."
+            ),
         )
         h = d // 2
         return [

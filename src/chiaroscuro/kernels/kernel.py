@@ -62,8 +62,10 @@ class Kernel(nn.Module):
         z, w = self._matching(z, w)
         need(
             len(z) == len(w),
-            lambda: f"`{type(self).__name__}.log_paired(z, w)` needs as many rows in both; "
-            f"received {len(z)} and {len(w)}.",
+            lambda: (
+                f"`{type(self).__name__}.log_paired(z, w)` needs as many rows in both; "
+                f"received {len(z)} and {len(w)}."
+            ),
         )
         n = len(z)
         logs = []
@@ -77,13 +79,18 @@ class Kernel(nn.Module):
         for x in (z, w):
             need(
                 isinstance(x, Tensor) and x.ndim == 2 and x.is_floating_point(),
-                lambda x=x: f"`{name}` needs floating-point matrices (n, d); received "
-                f"{getattr(x, 'dtype', type(x).__name__)} of shape {tuple(getattr(x, 'shape', ()))}.",
+                lambda x=x: (
+                    f"`{name}` needs floating-point matrices (n, d); received "
+                    f"{getattr(x, 'dtype', type(x).__name__)} of shape "
+                    f"{tuple(getattr(x, 'shape', ()))}."
+                ),
             )
         need(
             z.shape[1] == w.shape[1],
-            lambda: f"`{name}` needs embeddings of one dimension; received {z.shape[1]} "
-            f"and {w.shape[1]}.",
+            lambda: (
+                f"`{name}` needs embeddings of one dimension; received {z.shape[1]} "
+                f"and {w.shape[1]}."
+            ),
         )
         return wide(z), wide(w)
 
@@ -117,7 +124,7 @@ class Leaf(Kernel):
 
     def __init__(self, tau: Tau):
         super().__init__()
-        self.tau = checked(type(self).__name__, "tau", tau)
+        self.tau = tau if isinstance(tau, Learnable) else checked(type(self).__name__, "tau", tau)
 
     def base(self, z: Tensor) -> Tensor:
         """The features before any per-dimension scale: the embedding itself, unless overridden."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from torch import nn
-
 from chiaroscuro.errors import need
 from chiaroscuro.kernels.kernel import Kernel, Part
 
@@ -47,22 +45,21 @@ class Sum(Kernel):
         weights = (1.0,) * len(kernels) if weights is None else tuple(map(float, weights))
         need(
             len(weights) == len(kernels) and all(math.isfinite(w) and w > 0 for w in weights),
-            lambda: f"`Sum(..., weights)` needs one positive weight for each of {len(kernels)} "
-            f"kernels; received {weights}.",
+            lambda: (
+                f"`Sum(..., weights)` needs one positive weight for each of {len(kernels)} "
+                f"kernels; received {weights}."
+            ),
         )
-        self.members = nn.ModuleList(kernels)
+        self.kernels = kernels
+        for m, kernel in enumerate(kernels):
+            self.add_module(str(m), kernel)
         self.weights = None if set(weights) == {1.0} else weights
         self.stationary = all(k.stationary for k in kernels)
         self.positive_definite = all(k.positive_definite for k in kernels)
         self.strictly = self.positive_definite and any(k.strictly for k in kernels)
 
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The summed kernels."""
-        return tuple(self.members)
-
     def parts(self, d: int) -> list[Part]:
-        weights = self.weights or (1.0,) * len(self.members)
+        weights = self.weights or (1.0,) * len(self.kernels)
         return [
             Part(part.leaf, part.start, part.stop, weight * part.weight)
             for weight, kernel in zip(weights, self.kernels, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,7 +36,7 @@ class Learnable(nn.Module):
 
     Example:
         >>> Learnable(0.07, least=0.01)
-        Learnable(init=0.07, least=0.01)
+        Learnable(init=0.07, least=0.01, log_ratio=0.0)
         >>> round(Learnable(0.07, least=0.01).value().item(), 6)
         0.07
     """
@@ -47,19 +48,23 @@ class Learnable(nn.Module):
         log_ratio: float | Sequence[float] = 0.0,
     ):
         super().__init__()
-        self.init = checked("Learnable", "init", init, learnable=False)
+        self.init = checked("Learnable", "init", init)
         values = self.init if isinstance(self.init, tuple) else (self.init,)
         need(
             math.isfinite(least) and 0 <= least < min(values),
-            lambda: f"`Learnable(init, least)` needs `0 <= least < init`; received "
-            f"`least={least}` and `init={min(values)}`. Start above the floor.",
+            lambda: (
+                f"`Learnable(init, least)` needs `0 <= least < init`; received "
+                f"`least={least}` and `init={min(values)}`. Start above the floor."
+            ),
         )
         self.least = float(least)
         start = torch.as_tensor(log_ratio, dtype=torch.float32)
         need(
             start.ndim == 0 or start.shape == (len(values),),
-            lambda: f"`Learnable(init, log_ratio)` needs one `log_ratio` per `init`; received "
-            f"{tuple(start.shape)} for {len(values)} values.",
+            lambda: (
+                f"`Learnable(init, log_ratio)` needs one `log_ratio` per `init`; received "
+                f"{tuple(start.shape)} for {len(values)} values."
+            ),
         )
         shape = (len(values),) if isinstance(self.init, tuple) else ()
         self.log_ratio = nn.Parameter(start.expand(shape).clone())
@@ -81,30 +86,29 @@ class Learnable(nn.Module):
 Tau = float | Sequence[float] | Learnable
 
 
-def checked(
-    call: str, name: str, tau: Tau, learnable: bool = True
-) -> float | tuple[float, ...] | Learnable:
-    """The temperature as a float, a tuple of floats or a `Learnable`; a sentence if it is none."""
-    if learnable and isinstance(tau, Learnable):
-        return tau
-    if isinstance(tau, Tensor) or hasattr(tau, "tolist"):
-        tau = tau.tolist()
-    numbers = list(tau) if isinstance(tau, (list, tuple)) else [tau]
+def checked(call: str, name: str, tau: object) -> float | tuple[float, ...]:
+    """A fixed temperature as a float or a tuple of floats; a sentence if it is neither."""
+    plain: Any = tau.tolist() if hasattr(tau, "tolist") else tau
+    numbers = list(plain) if isinstance(plain, (list, tuple)) else [plain]
     for k, x in enumerate(numbers):
         place = f" at dimension {k}" if len(numbers) > 1 else ""
         need(
             isinstance(x, (int, float)) and not isinstance(x, bool),
-            lambda x=x, place=place: f"`{call}({name}={x!r})` needs a number, one number per "
-            f"dimension, or `Learnable(...)`; received `{type(x).__name__}`{place}.",
+            lambda x=x, place=place: (
+                f"`{call}({name}={x!r})` needs a number, one number per "
+                f"dimension, or `Learnable(...)`; received `{type(x).__name__}`{place}."
+            ),
         )
         need(
             math.isfinite(x) and x > 0,
-            lambda x=x, place=place: f"`{call}({name}={x})` needs `{name} > 0` and finite; received "
-            f"`{x}`{place}. `tau` divides; if your paper writes a scale `s` that multiplies, "
-            "pass `tau=1/s`.",
+            lambda x=x, place=place: (
+                f"`{call}({name}={x})` needs `{name} > 0` and finite; received "
+                f"`{x}`{place}. `tau` divides; if your paper writes a scale `s` that multiplies, "
+                "pass `tau=1/s`."
+            ),
         )
     need(len(numbers) > 0, f"`{call}({name}=[])` needs at least one number; received none.")
-    return tuple(map(float, numbers)) if isinstance(tau, (list, tuple)) else float(tau)
+    return tuple(map(float, numbers)) if isinstance(plain, (list, tuple)) else float(plain)
 
 
 def rate_and_scale(
@@ -126,8 +130,10 @@ def rate_and_scale(
             return 1 / values, None
     need(
         len(values) == d,
-        lambda: f"`{call}(tau)` needs one temperature, or one per dimension; received "
-        f"{len(values)} temperatures for {d} dimensions.",
+        lambda: (
+            f"`{call}(tau)` needs one temperature, or one per dimension; received "
+            f"{len(values)} temperatures for {d} dimensions."
+        ),
     )
     least = float(values.detach().amin())
     return 1 / least, (values / least).pow(-1 / degree)

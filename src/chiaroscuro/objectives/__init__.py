@@ -6,7 +6,7 @@ from chiaroscuro.objectives.byol import BYOL
 from chiaroscuro.objectives.combinations import OnDims, Weighted
 from chiaroscuro.objectives.generalised import Generalised
 from chiaroscuro.objectives.infonce import InfoNCE
-from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.objectives.objective import Batch, Objective
 from chiaroscuro.objectives.spectral import SpectralContrastive
 from chiaroscuro.objectives.supcon import SupCon
 from chiaroscuro.objectives.vicreg import VICReg

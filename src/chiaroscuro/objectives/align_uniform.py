@@ -10,7 +10,7 @@ from torch import Tensor
 from chiaroscuro.errors import need
 from chiaroscuro.kernels import Gaussian
 from chiaroscuro.numerics import paired_squared, power, unit
-from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.objectives.objective import Batch, Objective
 from chiaroscuro.pairwise import Layout, log_sum_exp
 
 __all__ = ["AlignUniform"]
@@ -50,12 +50,12 @@ class AlignUniform(Objective):
         self.align, self.uniform = float(align), float(uniform)
         self.alpha, self.t = float(alpha), float(t)
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        attract, repel = self.split(z1, z2, labels, queue, window)
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
         return repel - attract
 
-    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
-        u1, u2 = unit(z1), unit(z2)
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        u1, u2 = map(unit, batch.pair)
         align = power(paired_squared(u1, u2), self.alpha / 2).mean()
         return -self.align * align, self.uniform * (self._spread(u1) + self._spread(u2)) / 2
 

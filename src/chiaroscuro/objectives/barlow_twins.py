@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from chiaroscuro.numerics import unit
-from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.objectives.objective import Batch, Objective
 
 __all__ = ["BarlowTwins"]
 
@@ -40,12 +40,12 @@ class BarlowTwins(Objective):
         super().__init__()
         self.redundancy = float(redundancy)
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        attract, repel = self.split(z1, z2, labels, queue, window)
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
         return repel - attract
 
-    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
-        a, b = (unit((z - z.mean(dim=0)).T) for z in (z1, z2))
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        a, b = (unit((z - z.mean(dim=0)).T) for z in batch.pair)
         c = a @ b.T
         diagonal = c.diagonal()
         on, off = (1 - diagonal).square().sum(), c.square().sum() - diagonal.square().sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from chiaroscuro.numerics import paired_squared, unit
-from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.objectives.objective import Batch, Objective
 
 __all__ = ["BYOL"]
 
@@ -40,8 +40,8 @@ class BYOL(Objective):
         super().__init__()
         self.normalise = bool(normalise)
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        z2 = z2.detach()
+    def loss(self, batch: Batch) -> Tensor:
+        z1, z2 = batch.z1, batch.pair[1].detach()
         if self.normalise:
             z1, z2 = unit(z1), unit(z2)
         return paired_squared(z1, z2).mean()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor, nn
+import torch
+from torch import Tensor
 
 from chiaroscuro.errors import need
-from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.objectives.objective import Batch, Objective
 
 __all__ = ["OnDims", "Weighted"]
 
@@ -28,10 +29,9 @@ class Weighted(Objective):
         tan2024
 
     Example:
-        >>> from chiaroscuro.objectives import InfoNCE
-        >>> from chiaroscuro.kernels import Gaussian, Laplace
-        >>> Weighted((0.8, InfoNCE(Laplace(tau=0.5))), (0.2, InfoNCE(Gaussian(tau=0.5))))
-        Weighted((0.8, InfoNCE(kernel=Laplace(tau=0.5))), (0.2, InfoNCE(kernel=Gaussian(tau=0.5))))
+        >>> from chiaroscuro.objectives import BYOL, SpectralContrastive
+        >>> Weighted((0.8, BYOL()), (0.2, SpectralContrastive()))
+        Weighted((0.8, BYOL(normalise=True)), (0.2, SpectralContrastive()))
     """
 
     def __init__(self, *members: tuple[float, Objective]):
@@ -40,33 +40,37 @@ class Weighted(Objective):
             len(members) > 0
             and all(isinstance(m, (tuple, list)) and len(m) == 2 for m in members)
             and all(isinstance(m[1], Objective) for m in members),
-            lambda: f"`Weighted((weight, objective), ...)` needs pairs of a number and an "
-            f"objective; received {members}.",
+            lambda: (
+                f"`Weighted((weight, objective), ...)` needs pairs of a number and an "
+                f"objective; received {members}."
+            ),
         )
         for weight, _ in members:
             need(
                 math.isfinite(weight) and weight > 0,
-                lambda weight=weight: f"`Weighted((weight, objective), ...)` needs finite "
-                f"`weight > 0`; received `{weight}`.",
+                lambda weight=weight: (
+                    f"`Weighted((weight, objective), ...)` needs finite "
+                    f"`weight > 0`; received `{weight}`."
+                ),
             )
-        self.weights = tuple(float(weight) for weight, _ in members)
-        self.objectives = nn.ModuleList([objective for _, objective in members])
+        self.members = tuple((float(weight), objective) for weight, objective in members)
+        for m, (_, objective) in enumerate(self.members):
+            self.add_module(str(m), objective)
         kinds = {objective.reduces for _, objective in members}
         self.reduces = kinds.pop() if len(kinds) == 1 else "batch"
         self.takes = frozenset.intersection(*(objective.takes for _, objective in members))
         self.least = max(objective.least for _, objective in members)
 
-    @property
-    def members(self) -> tuple[tuple[float, Objective], ...]:
-        """The pairs (weight, objective)."""
-        return tuple(zip(self.weights, self.objectives, strict=True))
+    def loss(self, batch: Batch) -> Tensor:
+        return torch.stack([w * f.loss(batch) for w, f in self.members]).sum()
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        return sum(w * f.loss(z1, z2, labels, queue, window) for w, f in self.members)
-
-    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
-        pairs = [(w, f.split(z1, z2, labels, queue, window)) for w, f in self.members]
-        return sum(w * p[0] for w, p in pairs), sum(w * p[1] for w, p in pairs)
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        attracts, repels = [], []
+        for w, f in self.members:
+            attract, repel = f.split(batch)
+            attracts.append(w * attract)
+            repels.append(w * repel)
+        return torch.stack(attracts).sum(), torch.stack(repels).sum()
 
 
 class OnDims(Objective):
@@ -88,39 +92,43 @@ class OnDims(Objective):
         jing2022directclr, rusak2022, tan2024
 
     Example:
-        >>> from chiaroscuro.objectives import InfoNCE
-        >>> OnDims(InfoNCE(), 0, 64)
-        OnDims(objective=InfoNCE(), start=0, stop=64)
+        >>> from chiaroscuro.objectives import BYOL
+        >>> OnDims(BYOL(), 0, 64)
+        OnDims(objective=BYOL(normalise=True), start=0, stop=64)
     """
 
     def __init__(self, objective: Objective, start: int, stop: int):
         super().__init__()
         need(
             isinstance(objective, Objective),
-            lambda: f"`OnDims(objective, start, stop)` needs an objective; received "
-            f"{type(objective).__name__}.",
+            lambda: (
+                f"`OnDims(objective, start, stop)` needs an objective; received "
+                f"{type(objective).__name__}."
+            ),
         )
         need(
             isinstance(start, int) and isinstance(stop, int) and 0 <= start < stop,
-            lambda: f"`OnDims(objective, start, stop)` needs whole numbers `0 <= start < stop`; "
-            f"received {start!r} and {stop!r}.",
+            lambda: (
+                f"`OnDims(objective, start, stop)` needs whole numbers `0 <= start < stop`; "
+                f"received {start!r} and {stop!r}."
+            ),
         )
         self.objective = objective
         self.start, self.stop = start, stop
         self.reduces, self.takes, self.least = objective.reduces, objective.takes, objective.least
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        return self.objective.loss(*self._seen(z1, z2, labels, queue, window))
+    def loss(self, batch: Batch) -> Tensor:
+        return self.objective.loss(self._seen(batch))
 
-    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
-        return self.objective.split(*self._seen(z1, z2, labels, queue, window))
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        return self.objective.split(self._seen(batch))
 
-    def _seen(self, z1, z2, labels, queue, window):
+    def _seen(self, batch: Batch) -> Batch:
         need(
-            self.stop <= z1.shape[1],
-            lambda: f"`OnDims(objective, {self.start}, {self.stop})` needs at least {self.stop} "
-            f"dimensions; received {z1.shape[1]}.",
+            self.stop <= batch.z1.shape[1],
+            lambda: (
+                f"`OnDims(objective, {self.start}, {self.stop})` needs at least {self.stop} "
+                f"dimensions; received {batch.z1.shape[1]}."
+            ),
         )
-        views = (None if z is None else z[:, self.start : self.stop] for z in (z1, z2, queue))
-        z1, z2, queue = views
-        return z1, z2, labels, queue, window
+        return batch.map(lambda z: z[:, self.start : self.stop])

@@ -13,7 +13,7 @@ from chiaroscuro.errors import need
 from chiaroscuro.kernels import Gaussian, Kernel
 from chiaroscuro.numerics import paired_squared, squared_distances
 from chiaroscuro.objectives.infonce import pairs_and_sums
-from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.objectives.objective import Batch, Objective
 from chiaroscuro.pairwise import OtherView
 
 __all__ = ["Generalised"]
@@ -70,7 +70,9 @@ class Generalised(Objective):
         self.anchors = anchors
         need(
             callable(psi) or psi in _PSI,
-            lambda: f"`Generalised(psi)` needs one of {sorted(_PSI)} or a function; received {psi!r}.",
+            lambda: (
+                f"`Generalised(psi)` needs one of {sorted(_PSI)} or a function; received {psi!r}."
+            ),
         )
         need(
             callable(self.eta),
@@ -81,17 +83,19 @@ class Generalised(Objective):
             lambda: f'`Generalised(anchors)` needs "both" or "first"; received {anchors!r}.',
         )
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
+    def loss(self, batch: Batch) -> Tensor:
         both = self.anchors == "both"
         if isinstance(self.eta, Kernel):
-            pairs, sums, _ = pairs_and_sums(
-                self.eta, z1, z2, None, OtherView(), both, (0, len(z1))
-            )
-            log_ratio = sums - pairs - math.log(len(z1))
+            pairs, sums, _ = pairs_and_sums(self.eta, batch, OtherView(), both)
+            log_ratio = sums - pairs - math.log(batch.n)
             if isinstance(self.psi, str):
                 return _PSI[self.psi](log_ratio).mean()
             return self.psi(log_ratio.exp()).mean()
+        z1, z2 = batch.pair
         eta = self.eta(squared_distances(z1, z2) / 2)
         own = self.eta(paired_squared(z1, z2) / 2)
-        ratio = torch.cat([eta.mean(dim=1) / own, eta.mean(dim=0) / own] if both else [eta.mean(1) / own])
-        return (_PSI[self.psi](ratio.log()) if isinstance(self.psi, str) else self.psi(ratio)).mean()
+        means = [eta.mean(dim=1), eta.mean(dim=0)] if both else [eta.mean(dim=1)]
+        ratio = torch.stack(means) / own
+        if isinstance(self.psi, str):
+            return _PSI[self.psi](ratio.log()).mean()
+        return self.psi(ratio).mean()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from chiaroscuro.errors import need
 from chiaroscuro.kernels import Cosine, Kernel
-from chiaroscuro.objectives.objective import Objective, Window
+from chiaroscuro.objectives.objective import Batch, Objective
 from chiaroscuro.pairwise import AllButSelf, Layout, Negatives, log_sum_exp
 
 __all__ = ["InfoNCE", "pairs_and_sums"]
@@ -61,52 +61,46 @@ class InfoNCE(Objective):
         self.anchors = anchors
         need(
             isinstance(self.kernel, Kernel) and isinstance(self.negatives, Negatives),
-            lambda: f"`InfoNCE(kernel, negatives)` needs a kernel and negatives; received "
-            f"{type(self.kernel).__name__} and {type(self.negatives).__name__}.",
+            lambda: (
+                f"`InfoNCE(kernel, negatives)` needs a kernel and negatives; received "
+                f"{type(self.kernel).__name__} and {type(self.negatives).__name__}."
+            ),
         )
         need(
             anchors in ("both", "first"),
             lambda: f'`InfoNCE(anchors)` needs "both" or "first"; received {anchors!r}.',
         )
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        _, _, gap = self.per_anchor(z1, z2, queue, window)
-        return gap / self._anchors(z1)
+    def loss(self, batch: Batch) -> Tensor:
+        _, _, gap = self.per_anchor(batch)
+        return gap / self._anchors(batch)
 
-    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
-        attract, repel, _ = self.per_anchor(z1, z2, queue, window)
-        return attract.sum() / len(z1), repel.sum() / self._anchors(z1)
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        attract, repel, _ = self.per_anchor(batch)
+        return attract.sum() / batch.n, repel.sum() / self._anchors(batch)
 
-    def per_anchor(
-        self, z1: Tensor, z2: Tensor, queue: Tensor | None, window: Window
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """log k of positives (m), log-sum-exp of their anchors' candidates (1 or 2, m), their gap."""
-        n, extra = len(z1), 0 if queue is None else len(queue)
+    def per_anchor(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """log k of positives (m), log-sum-exp over their candidates (1 or 2, m), and the gap."""
+        n, extra = batch.n, 0 if batch.queue is None else len(batch.queue)
         need(
             self.negatives.count(n) + extra > 0,
-            lambda: f"`InfoNCE(..., {self.negatives!r})` needs at least one candidate per anchor; "
-            f"received {n} pair and no queue. One pair has no negatives: take a larger batch.",
+            lambda: (
+                f"`InfoNCE(..., {self.negatives!r})` needs at least one candidate per anchor; "
+                f"received {n} pair and no queue. One pair has no negatives: take a larger batch."
+            ),
         )
-        return pairs_and_sums(
-            self.kernel, z1, z2, queue, self.negatives, self.anchors == "both", window
-        )
+        return pairs_and_sums(self.kernel, batch, self.negatives, self.anchors == "both")
 
-    def _anchors(self, z1: Tensor) -> int:
-        return len(z1) * (2 if self.anchors == "both" else 1)
+    def _anchors(self, batch: Batch) -> int:
+        return batch.n * (2 if self.anchors == "both" else 1)
 
 
 def pairs_and_sums(
-    kernel: Kernel,
-    z1: Tensor,
-    z2: Tensor,
-    queue: Tensor | None,
-    negatives: Negatives,
-    both: bool,
-    window: Window,
+    kernel: Kernel, batch: Batch, negatives: Negatives, both: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`log_sum_exp` of two views and perhaps a queue: pairs (m), sums (1 or 2, m) and their gap."""
-    n = len(z1)
-    z = torch.cat([z1, z2] if queue is None else [z1, z2, queue])
+    n, queue = batch.n, batch.queue
+    z = torch.cat(batch.pair if queue is None else [*batch.pair, queue])
     parts = kernel.parts(z.shape[1])
     features, rates = map(list, zip(*(part.features(z) for part in parts), strict=True))
     layout = Layout(
@@ -117,7 +111,7 @@ def pairs_and_sums(
         other_view=negatives.other_view,
         positive=negatives.positive,
         both=both,
-        window=window,
+        window=batch.window,
         frozen_queue=queue is not None
         and not queue.requires_grad
         and not any(isinstance(rate, Tensor) and rate.requires_grad for rate in rates),

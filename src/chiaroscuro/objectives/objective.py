@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from chiaroscuro.errors import need
+from chiaroscuro.errors import InputError, need
 from chiaroscuro.numerics import require_finite, wide
 from chiaroscuro.spec import notation, same
 
-__all__ = ["Objective"]
+__all__ = ["Batch", "Objective"]
 
 Window = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an objective is computed on, checked and widened."""
+
+    z1: Tensor
+    z2: Tensor | None
+    labels: Tensor | None
+    queue: Tensor | None
+    window: Window
+
+    @property
+    def n(self) -> int:
+        """How many pairs."""
+        return len(self.z1)
+
+    @property
+    def pair(self) -> tuple[Tensor, Tensor]:
+        """The two views."""
+        return self.z1, self.z1 if self.z2 is None else self.z2
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The batch with all its embeddings changed in the same way."""
+        return replace(
+            self,
+            z1=change(self.z1),
+            z2=None if self.z2 is None else change(self.z2),
+            queue=None if self.queue is None else change(self.queue),
+        )
 
 
 class Objective(nn.Module):
@@ -53,17 +85,10 @@ class Objective(nn.Module):
             window: count only anchors start <= i < stop, still divided by the number of all: the
                 values of windows that tile the batch add up to the loss.
         """
-        return self.loss(*self._checked(z1, z2, labels, queue, window))
+        return self.loss(self._checked(z1, z2, labels, queue, window))
 
     @abstractmethod
-    def loss(
-        self,
-        z1: Tensor,
-        z2: Tensor | None,
-        labels: Tensor | None,
-        queue: Tensor | None,
-        window: Window,
-    ) -> Tensor:
+    def loss(self, batch: Batch) -> Tensor:
         """The formula, on inputs that have been checked and widened."""
 
     def terms(
@@ -75,21 +100,15 @@ class Objective(nn.Module):
         window: Window | None = None,
     ) -> dict[str, Tensor]:
         """The loss as attraction and repulsion: loss = terms["repel"] - terms["attract"]."""
-        attract, repel = self.split(*self._checked(z1, z2, labels, queue, window))
+        attract, repel = self.split(self._checked(z1, z2, labels, queue, window))
         return {"attract": attract, "repel": repel}
 
-    def split(
-        self,
-        z1: Tensor,
-        z2: Tensor | None,
-        labels: Tensor | None,
-        queue: Tensor | None,
-        window: Window,
-    ) -> tuple[Tensor, Tensor]:
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Attraction and repulsion, where the objective has both."""
         name = type(self).__name__
-        need(False, f"`{name}.terms` needs an objective of attraction and repulsion; `{name}` is one whole.")
-        raise AssertionError  # pragma: no cover
+        raise InputError(
+            f"`{name}.terms` needs an objective of attraction and repulsion; `{name}` is one whole."
+        )
 
     def _checked(
         self,
@@ -98,7 +117,7 @@ class Objective(nn.Module):
         labels: Tensor | None,
         queue: Tensor | None,
         window: Window | None,
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Window]:
+    ) -> Batch:
         call = type(self).__name__
         views = {"z1": z1, "z2": z2, "queue": queue}
         for name, z in views.items():
@@ -106,21 +125,26 @@ class Objective(nn.Module):
                 continue
             need(
                 isinstance(z, Tensor) and z.is_floating_point(),
-                lambda z=z, name=name: f"`{call}(z1, z2)` needs floating-point tensors; received "
-                f"`{name}` of type {getattr(z, 'dtype', type(z).__name__)}. Embeddings are real "
-                "numbers: call `.float()` if these are integers by accident.",
+                lambda z=z, name=name: (
+                    f"`{call}(z1, z2)` needs floating-point tensors; received `{name}` of type "
+                    f"{getattr(z, 'dtype', type(z).__name__)}. Embeddings are real numbers: call `.float()` if these are integers by accident."
+                ),
             )
             need(
                 z.ndim == 2 and z.shape[1] > 0,
-                lambda z=z, name=name: f"`{call}(z1, z2)` needs matrices (n, d) with d > 0; "
-                f"received `{name}` of shape {tuple(z.shape)}. Flatten what is not the batch.",
+                lambda z=z, name=name: (
+                    f"`{call}(z1, z2)` needs matrices (n, d) with d > 0; "
+                    f"received `{name}` of shape {tuple(z.shape)}. Flatten what is not the batch."
+                ),
             )
         n, d = z1.shape
         need(
             z2 is None or z2.shape == z1.shape,
-            lambda: f"`{call}(z1, z2)` needs `z1.shape == z2.shape == (n, d)`; received "
-            f"{tuple(z1.shape)} and {tuple(z2.shape)}. The two views of a batch must stay paired: "
-            "check `drop_last`.",
+            lambda: (
+                f"`{call}(z1, z2)` needs `z1.shape == z2.shape == (n, d)`; received "
+                f"{tuple(z1.shape)} and {tuple(getattr(z2, 'shape', ()))}. The two views of a "
+                "batch must stay paired: check `drop_last`."
+            ),
         )
         need(
             z2 is not None or "one view" in self.takes,
@@ -128,49 +152,60 @@ class Objective(nn.Module):
         )
         need(
             n >= self.least,
-            lambda: f"`{call}(z1, z2)` needs at least {self.least} "
-            f"pair{'s' if self.least > 1 else ''}; received {n}.",
+            lambda: (
+                f"`{call}(z1, z2)` needs at least {self.least} "
+                f"pair{'s' if self.least > 1 else ''}; received {n}."
+            ),
         )
         for name, given in (("labels", labels), ("queue", queue)):
             need(
                 given is None or name in self.takes,
-                lambda name=name: f"`{call}(z1, z2)` needs no `{name}`; received one of shape "
-                f"{tuple(views.get(name, labels).shape)}. `{call}` would ignore it.",
+                lambda name=name, given=given: (
+                    f"`{call}(z1, z2)` needs no `{name}`; received one of shape "
+                    f"{tuple(getattr(given, 'shape', ()))}. `{call}` would ignore it."
+                ),
             )
         if queue is not None:
             need(
                 queue.shape[1] == d,
-                lambda: f"`{call}(z1, z2, queue=...)` needs a queue of dimension {d} like the "
-                f"views; received {queue.shape[1]}.",
+                lambda: (
+                    f"`{call}(z1, z2, queue=...)` needs a queue of dimension {d} like the "
+                    f"views; received {queue.shape[1]}."
+                ),
             )
         if labels is not None:
             need(
                 isinstance(labels, Tensor)
                 and not labels.is_floating_point()
                 and labels.shape == (n,),
-                lambda: f"`{call}(z1, z2, labels)` needs one integer label for each of {n} pairs; "
-                f"received {getattr(labels, 'dtype', type(labels).__name__)} of shape "
-                f"{tuple(getattr(labels, 'shape', ()))}.",
+                lambda: (
+                    f"`{call}(z1, z2, labels)` needs one integer label for each of {n} pairs; "
+                    f"received {getattr(labels, 'dtype', type(labels).__name__)} of shape "
+                    f"{tuple(getattr(labels, 'shape', ()))}."
+                ),
             )
         start, stop = (0, n) if window is None else window
         need(
             0 <= start <= stop <= n,
-            lambda: f"`{call}(..., window)` needs `0 <= start <= stop <= {n}`; received "
-            f"({start}, {stop}).",
+            lambda: (
+                f"`{call}(..., window)` needs `0 <= start <= stop <= {n}`; received "
+                f"({start}, {stop})."
+            ),
         )
         devices = {z.device for z in views.values() if z is not None}
         need(
             len(devices) == 1,
-            lambda: f"`{call}(z1, z2)` needs all tensors on one device; received "
-            f"{sorted(map(str, devices))}.",
+            lambda: (
+                f"`{call}(z1, z2)` needs all tensors on one device; received "
+                f"{sorted(map(str, devices))}."
+            ),
         )
         require_finite(f"{call}(z1, z2)", z1=z1, z2=z2, queue=queue)
-        widened = [None if z is None else wide(z) for z in views.values()]
-        dtypes = [z.dtype for z in widened if z is not None]
-        if len(set(dtypes)) > 1:  # float32 beside float64: the wider one is right for both
-            widened = [None if z is None else z.to(torch.float64) for z in widened]
-        z1, z2, queue = widened
-        return z1, z2, labels, queue, (start, stop)
+        batch = Batch(z1, z2, labels, queue, (start, stop)).map(wide)
+        dtypes = {z.dtype for z in (batch.z1, batch.z2, batch.queue) if z is not None}
+        if len(dtypes) > 1:  # float32 beside float64: the wider one is right for both
+            return batch.map(lambda z: z.to(torch.float64))
+        return batch
 
     def __repr__(self) -> str:
         return notation(self)

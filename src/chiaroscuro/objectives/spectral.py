@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.objectives.objective import Batch, Objective
 
 __all__ = ["SpectralContrastive"]
 
@@ -28,12 +28,15 @@ class SpectralContrastive(Objective):
 
     least = 2
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        attract, repel = self.split(z1, z2, labels, queue, window)
+    def __init__(self) -> None:
+        super().__init__()
+
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
         return repel - attract
 
-    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
-        n = len(z1)
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        (z1, z2), n = batch.pair, batch.n
         paired = (z1 * z2).sum(dim=1)
         everyone = ((z1.T @ z1) * (z2.T @ z2)).sum()
         return 2 * paired.mean(), (everyone - paired.square().sum()) / (n * (n - 1))

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from chiaroscuro.errors import need
+from chiaroscuro.errors import InputError, need
 from chiaroscuro.kernels import Cosine, Kernel
-from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.objectives.objective import Batch, Objective
 from chiaroscuro.pairwise import Layout, log_sum_exp
 
 __all__ = ["SupCon"]
@@ -53,12 +53,14 @@ class SupCon(Objective):
             lambda: f"`SupCon(kernel)` needs a kernel; received {type(self.kernel).__name__}.",
         )
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        attract, repel = self.split(z1, z2, labels, queue, window)
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
         return repel - attract
 
-    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
-        need(labels is not None, "`SupCon(z1, z2, labels)` needs labels; received none.")
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        z1, z2, labels = batch.z1, batch.z2, batch.labels
+        if labels is None:
+            raise InputError("`SupCon(z1, z2, labels)` needs labels; received none.")
         z = z1 if z2 is None else torch.cat([z1, z2])
         y = labels if z2 is None else labels.repeat(2)
         y = torch.unique(y.to(z.device), return_inverse=True)[1]
@@ -66,9 +68,11 @@ class SupCon(Objective):
         lonely = (positives == 0).nonzero().flatten()
         need(
             len(lonely) == 0,
-            lambda: f"`SupCon(z1, z2, labels)` needs at least one positive per anchor; received "
-            f"{len(lonely)} of {len(z)} without, the first is row {int(lonely[0])} with label "
-            f"{int(labels[lonely[0] % len(labels)])}. Pass a second view, or sample classes in pairs.",
+            lambda: (
+                f"`SupCon(z1, z2, labels)` needs at least one positive per anchor; received "
+                f"{len(lonely)} of {len(z)} without, the first is row {int(lonely[0])} with label "
+                f"{int(labels[lonely[0] % len(labels)])}. Pass a second view."
+            ),
         )
         parts = self.kernel.parts(z.shape[1])
         features, rates = map(list, zip(*(part.features(z) for part in parts), strict=True))

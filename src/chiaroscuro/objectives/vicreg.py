@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from chiaroscuro.numerics import paired_squared
-from chiaroscuro.objectives.objective import Objective
+from chiaroscuro.objectives.objective import Batch, Objective
 
 __all__ = ["VICReg"]
 
@@ -36,6 +35,7 @@ class VICReg(Objective):
         bardes2022vicreg, calder2025
 
     Example:
+        >>> import torch
         >>> round(float(VICReg()(torch.zeros(4, 3), torch.zeros(4, 3))), 4)  # 2 * 25 * (1 - 0.01)
         49.5
     """
@@ -53,11 +53,12 @@ class VICReg(Objective):
         self.invariance, self.variance = float(invariance), float(variance)
         self.covariance, self.eps = float(covariance), float(eps)
 
-    def loss(self, z1, z2, labels, queue, window) -> Tensor:
-        attract, repel = self.split(z1, z2, labels, queue, window)
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
         return repel - attract
 
-    def split(self, z1, z2, labels, queue, window) -> tuple[Tensor, Tensor]:
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        z1, z2 = batch.pair
         s = paired_squared(z1, z2).mean()
         return -self.invariance * s, self._spread(z1) + self._spread(z2)
 

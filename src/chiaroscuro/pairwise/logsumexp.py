@@ -155,7 +155,7 @@ class _Group:
         return Power(self.rows, factor, leaf.p)
 
     def slope(self, term: _Term) -> float:
-        """The constant in d log k / d t, as `push` expects it (twice that for squared distances)."""
+        """The constant in d log k / d t as `push` expects it: twice that for squared distances."""
         return term.coefficient * (term.gamma if term.part.leaf.statistic == "squared" else 1.0)
 
 
@@ -331,9 +331,7 @@ class _Visit:
         layout, (start, stop) = self.layout, self.layout.window
         return rows[: layout.anchors * layout.n].view(layout.anchors, layout.n)[:, start:stop]
 
-    def backward(
-        self, g_pairs: Tensor, g: Tensor, wanted: tuple[bool, ...]
-    ) -> list[Tensor | None]:
+    def backward(self, g_pairs: Tensor, g: Tensor, wanted: tuple[bool, ...]) -> list[Tensor | None]:
         """Gradients of sum_i g_i sums_i + g_pairs_i pairs_i, to the features and the rates."""
         count = len(self.terms)
         out = self.sum.masked_fill(self.sum == -torch.inf, torch.inf)  # no candidate, no pull
@@ -349,7 +347,7 @@ class _Visit:
         for tile, index, left in self._tiles():
             group, statistic = self.groups[index], self.statistics[index]
             t, near, values = kept.pop(0) if kept else self._values(tile, index, left)
-            weights: Tensor | None = None
+            weights: list[Tensor] = []
             for term, value in zip(group.terms, values, strict=True):
                 pull = self._pull(tile, term, value, share, out)
                 if len(group.terms) > 1:
@@ -364,8 +362,8 @@ class _Visit:
                     pull.div_(t)
                 else:
                     pull.mul_(t.pow(term.gamma - 2))
-                weights = pull if weights is None else weights.add_(pull)
-            statistic.push(weights, tile.i, tile.j, near, tile.pulls_back, pushed[index])
+                weights.append(weights.pop().add_(pull) if weights else pull)
+            statistic.push(weights[0], tile.i, tile.j, near, tile.pulls_back, pushed[index])
         if self.layout.views == 2:
             self._pull_pairs(g_pairs, pushed, turned)
         return self._gradients(pushed, turned, wanted)
@@ -384,9 +382,7 @@ class _Visit:
                     pull = torch.where(t > 0, pull * t.pow(term.gamma / 2 - 1), 0.0)
                 statistic.push_paired(pull, *self.partners, push)
 
-    def _pull(
-        self, tile: Tile, term: _Term, value: Tensor, share: Tensor, out: Tensor
-    ) -> Tensor:
+    def _pull(self, tile: Tile, term: _Term, value: Tensor, share: Tensor, out: Tensor) -> Tensor:
         """P_ij = g_i k_ij / S_i, and g_j k_ij / S_j where the tile counts for its columns too."""
         two = tile.columns or tile.mirror
         if self.bounded:
@@ -469,9 +465,7 @@ def _dense_gradients(
         out.append(mixture([part.log_paired(a[i], a[j], rate) for part, a, rate in sources]))
         gradients.append(g_pairs)
     sought = [tensor for tensor, want in zip([*features, *rates], wanted, strict=True) if want]
-    found = iter(
-        torch.autograd.grad(out, sought, gradients, create_graph=True, allow_unused=True)
-    )
+    found = iter(torch.autograd.grad(out, sought, gradients, create_graph=True, allow_unused=True))
     return [next(found) if want else None for want in wanted]
 
 

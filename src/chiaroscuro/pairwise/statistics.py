@@ -7,6 +7,8 @@ and the accumulated gradient in the end (`gradient`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -164,7 +166,7 @@ class Squared:
 
 
 class Power:
-    """t_ij = sum_k |a_ik - a_jk|^p, times `sign_and_size`: no product helps, all differences are taken."""
+    """t_ij = sum_k |a_ik - a_jk|^p, times `sign_and_size`; every difference has to be taken."""
 
     def __init__(self, rows: Tensor, sign_and_size: float, p: float):
         self.rows = rows
@@ -222,5 +224,5 @@ class Power:
         return pushed.mul_(constant * self.p)
 
 
-def _chunks(*index: Tensor, at_once: int = 1 << 15):
+def _chunks(*index: Tensor, at_once: int = 1 << 15) -> Iterator[tuple[Tensor, ...]]:
     return zip(*(x.split(at_once) for x in index), strict=True)
