@@ -57,12 +57,15 @@ def save(name: str, result: Any, command: str) -> Path:
     return path
 
 
-def interleave(functions: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+def interleave(
+    functions: Mapping[str, Callable[[], Any]], repeats: int, calls: int = 1
+) -> dict[str, float]:
     """Best seconds of each function over `repeats` rounds, every round running all of them.
 
     Interleaving lets a slow spell of the machine fall on all alike, and the best of several leaves
     it out. Each round starts one function later than the last, so that none always follows the
-    same neighbour's caches; one call of each beforehand is not counted.
+    same neighbour's caches; one call of each beforehand is not counted. Of a short function several
+    `calls` are timed together.
     """
     names = list(functions)
     for name in names:
@@ -73,8 +76,9 @@ def interleave(functions: Mapping[str, Callable[[], Any]], repeats: int) -> dict
         for name in names[first:] + names[:first]:
             gc.collect()
             start = time.perf_counter()
-            functions[name]()
-            best[name] = min(best[name], time.perf_counter() - start)
+            for _ in range(calls):
+                functions[name]()
+            best[name] = min(best[name], (time.perf_counter() - start) / calls)
     return best
 
 

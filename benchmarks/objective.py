@@ -1,0 +1,134 @@
+"""What a contrastive step costs, forward and backward, beside its bound and its peers.
+
+The bound is the arithmetic nobody can avoid, on preallocated memory: two products of the full
+matrix of similarities, (2n, 2n, d), and one exponential of it; for other kernels also the roots
+and further exponentials that they have. All candidates of one size run interleaved in one process.
+
+    python benchmarks/objective.py            the whole table, about ten minutes
+    python benchmarks/objective.py --quick    without the largest batches, not saved
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import peers
+import torch
+from environment import interleave, peak_growth, save
+
+import chiaroscuro as cs
+
+D = 128
+KERNELS = {
+    "cosine": cs.Cosine(tau=0.5),
+    "cosine, tau 0.01": cs.Cosine(tau=0.01),
+    "gaussian per dimension": cs.Gaussian(tau=[0.5] * 64 + [0.7] * 64),
+    "laplace": cs.Laplace(tau=0.5),
+    "sum": cs.Sum(cs.Gaussian(tau=0.5), cs.Laplace(tau=0.5)),
+}
+PEERS = {
+    "lightly": lambda z1, z2: peers.lightly_nt_xent(z1, z2, 0.5),
+    "textbook": lambda z1, z2: peers.textbook_nt_xent(z1, z2, 0.5),
+}
+
+
+def bound(n: int, exponentials: int = 1, roots: int = 0) -> Callable[[], None]:
+    """Two products of (2n, 2n, d), and the elementwise functions of 2n x 2n a kernel has."""
+    a = torch.nn.functional.normalize(torch.randn(2 * n, D))
+    matrix, out = torch.empty(2 * n, 2 * n), torch.empty(2 * n, D)
+
+    def run() -> None:
+        torch.mm(a, a.T, out=matrix)
+        for _ in range(roots):
+            matrix.abs_().sqrt_()
+        for _ in range(exponentials):
+            torch.exp(matrix, out=matrix)
+            if exponentials > 1:
+                matrix.clamp_(max=1.0)
+        torch.mm(matrix, a, out=out)
+
+    return run
+
+
+def step(loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], n: int) -> Callable[[], None]:
+    """Forward and backward on a batch of unit rows whose pairs resemble each other."""
+    torch.manual_seed(n)
+    z1 = torch.nn.functional.normalize(torch.randn(n, D))
+    z2 = torch.nn.functional.normalize(z1 + 0.05 * torch.randn(n, D))
+    z1.requires_grad_()
+    z2.requires_grad_()
+
+    def run() -> None:
+        loss(z1, z2).backward()
+        z1.grad = z2.grad = None
+
+    return run
+
+
+def of_kernel(name: str, n: int) -> Callable[[], None]:
+    """A step with one of our kernels, warmed up on a small batch (to be weighed in memory)."""
+    loss = cs.InfoNCE(KERNELS[name])
+    step(loss, 8)()
+    return step(loss, n)
+
+
+def of_peer(name: str, n: int) -> Callable[[], None]:
+    """A step of a peer, warmed up on a small batch."""
+    step(PEERS[name], 8)()
+    return step(PEERS[name], n)
+
+
+def times(n: int, repeats: int, calls: int) -> dict[str, dict[str, float]]:
+    """Seconds of everything at one size, and each as a multiple of its own bound."""
+    bounds = {"cosine": (1, 0), "laplace": (1, 1), "sum": (2, 1)}
+    functions = {f"bound {name}": bound(n, *counts) for name, counts in bounds.items()}
+    functions |= {name: of_kernel(name, n) for name in KERNELS}
+    functions |= {name: of_peer(name, n) for name in PEERS}
+    seconds = interleave(functions, repeats, calls)
+    own = {name: f"bound {name}" if name in bounds else "bound cosine" for name in functions}
+    return {
+        name: {"seconds": seconds[name], "bounds": seconds[name] / seconds[own[name]]}
+        for name in (*KERNELS, *PEERS)
+    } | {name: {"seconds": seconds[name]} for name in functions if name.startswith("bound")}
+
+
+def main() -> None:
+    """Measure, print and save."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="skip the largest, save nothing")
+    quick = parser.parse_args().quick
+    torch.set_num_threads(2)
+    result: dict = {"d": D, "times": {}, "peak growth in MB": {}}
+    for n, repeats, calls in ((256, 40, 20), (1024, 20, 2), (4096, 8, 1)):
+        table = times(n, repeats, calls)
+        result["times"][str(n)] = table
+        print(f"\nn = {n} pairs, d = {D}, two threads")
+        for name, row in table.items():
+            multiple = f"{row['bounds']:6.2f} x its bound" if "bounds" in row else ""
+            print(f"  {name:24s} {row['seconds'] * 1e3:10.3f} ms {multiple}")
+    ours = result["times"]["4096"]["cosine"]["seconds"]
+    result["speed-up at 4096"] = {
+        name: result["times"]["4096"][name]["seconds"] / ours for name in PEERS
+    }
+    print("\nfaster at 4096 than", result["speed-up at 4096"])
+    sizes = (1024, 4096) if quick else (1024, 4096, 16384)
+    for name, build in ((*((k, of_kernel) for k in KERNELS), *((p, of_peer) for p in PEERS))):
+        row = {}
+        for n in sizes:
+            if build is of_peer and n > 4096:
+                continue  # two gigabytes and more for a matrix alone
+            row[str(n)] = peak_growth(build, name, n) / 1e6
+        result["peak growth in MB"][name] = row
+        print(f"  {name:24s} peak growth {row} MB")
+    if not quick:
+        start = time.perf_counter()
+        of_kernel("cosine", 65536)()
+        result["seconds at 65536"] = time.perf_counter() - start
+        print("n = 65536 pairs:", result["seconds at 65536"], "s")
+        print(save("objective", result, "python benchmarks/objective.py"))
+
+
+if __name__ == "__main__":
+    main()
