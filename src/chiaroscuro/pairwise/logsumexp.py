@@ -194,7 +194,7 @@ class _Visit:
         self.statistics = [group.statistic() for group in groups]
         self.terms = [term for group in groups for term in group.terms]
         self.bounded = self._bounded()
-        self.keeps = differentiable and layout.rows**2 * len(self.terms) <= KEPT
+        self.keeps = differentiable and layout.rows**2 <= KEPT
         self.kept: list[Any] = []
         self.size = TILE
         if self.keeps:

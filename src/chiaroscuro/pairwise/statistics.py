@@ -7,17 +7,25 @@ and the accumulated gradient in the end (`gradient`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+from chiaroscuro.errors import need
 from chiaroscuro.numerics import NEAR
 
 __all__ = ["Inner", "Power", "Squared"]
 
-Near = tuple[Tensor, Tensor] | None
+Near = tuple[tuple[Tensor, Tensor], bool] | None
+"""Rows and columns of a tile's near pairs, and whether the rest of it was computed in float64."""
 Offsets = tuple[int, ...]
+
+MANY = 32
+"""More near pairs than one in so many, and the whole tile is computed in float64."""
+NEAR_IN_DOUBLE = 1e-8
+"""What is near there: the expansion still keeps half of its sixteen digits."""
 
 
 class Inner:
@@ -71,8 +79,10 @@ class Inner:
 class Squared:
     """t_ij = |a_i - a_j|^2, times `sign_and_size`.
 
-    One product of rows [-2a, |a|^2, 1] and [a, 1, |a|^2] around the common mean gives far pairs;
-    the near ones, which that would cancel, are taken from their differences one by one.
+    One product of rows [-2a, |a|^2, 1] and [a, 1, |a|^2] around the common mean gives far pairs.
+    Near pairs, which that would cancel, are taken from their differences, one by one; a tile with
+    many of them (a batch of tight clusters) is computed in float64, where only the very nearest
+    still need their differences.
     """
 
     def __init__(self, rows: Tensor, sign_and_size: float):
@@ -80,12 +90,21 @@ class Squared:
         self.original = rows
         self.rows = rows.new_empty(len(rows), d + 2)
         self.a = self.rows[:, :d]
-        torch.sub(rows, rows.mean(dim=0), out=self.a)
+        self.mean = rows.mean(dim=0)
+        torch.sub(rows, self.mean, out=self.a)
         self.rows[:, d] = 1
         self.size = self.rows[:, d + 1]
         torch.sum(self.a.square(), dim=1, out=self.size)
         self.factor = sign_and_size
-        self.widest = float(self.size.amax())
+        self.widest = float(self.size.amax()) if len(rows) else 0.0
+        need(
+            math.isfinite(self.widest),
+            lambda: (
+                f"squared distances need embeddings whose squares fit into {rows.dtype}; received "
+                f"entries up to {float(rows.abs().max()):.3g}. Normalise, or divide by a constant."
+            ),
+        )
+        self._double: Tensor | None = None
 
     def largest(self) -> float:
         """An upper bound of |t| over all pairs."""
@@ -93,32 +112,60 @@ class Squared:
 
     def left(self, i: slice) -> Tensor:
         """What a strip of tiles shares: [-2a, |a|^2, 1] with the factor in it."""
+        return self._left(self.rows[i])
+
+    def _left(self, rows: Tensor) -> Tensor:
         d = self.a.shape[1]
-        strip = self.rows[i] * self.factor
+        strip = rows * self.factor
         strip[:, :d] *= -2
-        strip[:, d], strip[:, d + 1] = self.size[i] * self.factor, self.factor
+        strip[:, d:] = strip[:, d:].flip(1)
         return strip
 
     def tile(self, left: Tensor, i: slice, j: slice, drop: Offsets, out: Tensor) -> Near:
         torch.mm(left, self.rows[j].T, out=out)
         for offset in drop:  # not near anything: they do not take part
             out.diagonal(offset).fill_((4 * self.widest or 1.0) * self.factor)
-        limit = NEAR * self.factor
-        if self.factor < 0:
-            if float(out.amax()) < 2 * self.widest * limit:
-                return None
-            close = out >= limit * (self.size[i, None] + self.size[j])
-        else:
-            if float(out.amin()) > 2 * self.widest * limit:
-                return None
-            close = out <= limit * (self.size[i, None] + self.size[j])
+        limit = 2 * self.widest * NEAR * self.factor
+        if float(out.amax()) < limit if self.factor < 0 else float(out.amin()) > limit:
+            return None
+        near = self._near(out, self.rows, NEAR, i, j, drop)
+        if len(near[0]) <= out.numel() // MANY or out.dtype == torch.float64:
+            self._take_differences(near, i, j, out)
+            return near, False
+        exact = self._left(self.double[i]) @ self.double[j].T
+        near = self._near(exact, self.double, NEAR_IN_DOUBLE, i, j, drop)
+        for offset in drop:
+            exact.diagonal(offset).copy_(out.diagonal(offset))
+        out.copy_(exact)
+        self._take_differences(near, i, j, out)
+        return near, True
+
+    def _near(
+        self, t: Tensor, rows: Tensor, share: float, i: slice, j: slice, drop: Offsets
+    ) -> tuple[Tensor, Tensor]:
+        """Rows and columns of the pairs that the product cancelled."""
+        size = rows[:, -1] * (share * self.factor)
+        limit = size[i, None] + size[j]
+        close = t >= limit if self.factor < 0 else t <= limit
         for offset in drop:
             close.diagonal(offset).fill_(False)
-        k, m = close.nonzero(as_tuple=True)
-        for r, c in _chunks(k, m):
+        return close.nonzero(as_tuple=True)
+
+    def _take_differences(
+        self, near: tuple[Tensor, Tensor], i: slice, j: slice, out: Tensor
+    ) -> None:
+        for r, c in _chunks(*near):
             difference = self.original[i][r] - self.original[j][c]
-            out[r, c] = difference.square().sum(dim=1) * self.factor
-        return k, m
+            out[r, c] = difference.square_().sum(dim=1) * self.factor
+
+    @property
+    def double(self) -> Tensor:
+        """The rows in float64, made when a tile first asks for them."""
+        if self._double is None:
+            a = self.original.double() - self.mean
+            size = a.square().sum(dim=1, keepdim=True)
+            self._double = torch.cat([a, torch.ones_like(size), size], dim=1)
+        return self._double
 
     @property
     def centred(self) -> Tensor:
@@ -133,18 +180,26 @@ class Squared:
     ) -> None:
         """Add sum_j W_ij (a_i - a_j) to rows i and, if `both`, the opposite to rows j.
 
-        Accumulated as [sum_j W_ij a_j - near ones, sum_j W_ij, ...], put together in `gradient`.
+        Accumulated as [sum_j W_ij a_j - what is known as a difference, sum_j W_ij, ...], put
+        together in `gradient`.
         """
-        if near is not None and len(near[0]):
-            d = self.a.shape[1]
+        d = self.a.shape[1]
+        if near is not None:
+            pairs, many = near
             # Only coincident points give a weight that is not finite; they do not pull.
-            w = weights[near].nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-            weights[near] = 0
-            for r, c, v in _chunks(*near, w):
-                pull = (self.original[i][r] - self.original[j][c]) * v[:, None]
+            w = weights[pairs].nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            weights[pairs] = 0
+            for r, c, v in _chunks(*pairs, w):
+                pull = (self.original[i][r] - self.original[j][c]).mul_(v[:, None])
                 into[i, :d].index_add_(0, r, pull, alpha=-1)
                 if both:
                     into[j, :d].index_add_(0, c, pull)
+            if many:
+                exact, a = weights.double(), self.double[:, :d]
+                into[i, :d] -= a[i] * exact.sum(dim=1)[:, None] - exact @ a[j]
+                if both:
+                    into[j, :d] -= a[j] * exact.sum(dim=0)[:, None] - exact.T @ a[i]
+                return
         into[i].addmm_(weights, self.rows[j])
         if both:
             into[j].addmm_(weights.T, self.rows[i])
