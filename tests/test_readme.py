@@ -1,6 +1,7 @@
 """The lines a reader meets first run, and give what they say."""
 
 import ast
+import importlib.util
 import re
 from pathlib import Path
 
@@ -45,3 +46,12 @@ def test_every_object_named_exists():
     names = {name for span in spans for name in re.findall(r"\b[A-Z]\w+", span)}
     assert len(names) >= 20
     assert names <= set(dir(chiaroscuro))
+
+
+def test_every_measured_number_is_the_one_in_the_results():
+    path = Path(__file__).resolve().parents[1] / "benchmarks" / "tables.py"
+    spec = importlib.util.spec_from_file_location("tables", path)
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    assert tables.written(README) == README, "run `python benchmarks/tables.py`"
+    assert all(f"<!-- {name} -->\n|" in README for name in tables.TABLES)

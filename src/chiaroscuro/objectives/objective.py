@@ -127,7 +127,8 @@ class Objective(nn.Module):
                 isinstance(z, Tensor) and z.is_floating_point(),
                 lambda z=z, name=name: (
                     f"`{call}(z1, z2)` needs floating-point tensors; received `{name}` of type "
-                    f"{getattr(z, 'dtype', type(z).__name__)}. Embeddings are real numbers: call `.float()` if these are integers by accident."
+                    f"{getattr(z, 'dtype', type(z).__name__)}. Embeddings are real "
+                    "numbers: call `.float()` if these are integers by accident."
                 ),
             )
             need(

@@ -1,0 +1,496 @@
+"""An embeddings file: plain arrays that anyone can write and open."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from chiaroscuro.artifacts.files import newer, replace
+from chiaroscuro.errors import ChiaroError, InputError, need
+
+__all__ = ["EMBEDDINGS_FORMAT", "Embeddings"]
+
+EMBEDDINGS_FORMAT = 1
+"""The `format` we write; a file without one is taken as 1."""
+
+MAPPED_BYTES = 64 << 20
+"""A stored array from this size on is mapped, not read: its checksum then goes unchecked."""
+
+_VECTORS = ("h", "z", "h1", "h2", "z1", "z2")
+_PAIRS = (("h1", "h2"), ("z1", "z2"))
+_LAYER = "layer_"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can say; a file's bytes depend on content alone
+_ROWS_AT_ONCE = 1 << 16
+_HEADER_BYTES = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Embeddings:
+    """What a model made of n samples, and what is known of them; every field may be missing.
+
+    Args:
+        h, z: outputs of encoder and projector, (n, d).
+        h1, h2, z1, z2: the same for two views, row i of both from sample i.
+        layers: outputs inside the encoder by name, (n, ...).
+        labels, coarse_labels: (n,) integers; -1 is unlabelled. Strings as labels become integers
+            with `class_names`.
+        class_names: what label 0, 1, ... is called.
+        factors, factor_names: (n, k) numbers that made the samples, and k names.
+        split: (n,), 0 train and 1 test.
+        ids, texts: (n,) identifiers (integers or strings) and strings.
+        thumbnails: (n, s, s, 3) uint8.
+
+    Numerics: NaN and infinity are allowed here and named by `bad_rows`.
+
+    Example:
+        >>> embeddings = Embeddings(h=np.eye(3, 2), labels=["cat", "dog", "cat"])
+        >>> embeddings
+        Embeddings(h=(3, 2) float64, labels=(3,) int64, class_names=(2,) <U3)
+        >>> embeddings.labels.tolist(), embeddings.class_names.tolist()
+        ([0, 1, 0], ['cat', 'dog'])
+        >>> Embeddings(h=np.eye(3), labels=[0, 1])
+        Traceback (most recent call last):
+        ...
+        chiaroscuro.errors.InputError: `Embeddings` needs as many rows in all arrays; received 3 in
+        `h` and 2 in `labels`.
+    """
+
+    h: np.ndarray | None = None
+    z: np.ndarray | None = None
+    h1: np.ndarray | None = None
+    h2: np.ndarray | None = None
+    z1: np.ndarray | None = None
+    z2: np.ndarray | None = None
+    layers: Mapping[str, np.ndarray] = field(default_factory=dict)
+    labels: np.ndarray | None = None
+    class_names: np.ndarray | None = None
+    coarse_labels: np.ndarray | None = None
+    factors: np.ndarray | None = None
+    factor_names: np.ndarray | None = None
+    split: np.ndarray | None = None
+    ids: np.ndarray | None = None
+    texts: np.ndarray | None = None
+    thumbnails: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        # frozen: what came is replaced once, by what it means
+        given = self.__dict__
+        given["layers"] = {n: _array(_LAYER + n, value) for n, value in self.layers.items()}
+        for name in _FIELDS:
+            if given[name] is not None:
+                given[name] = _array(name, given[name])
+        for name in ("labels", "coarse_labels", "split"):
+            if given[name] is not None:
+                given[name] = self._integers(name, given[name])
+        self._check()
+
+    # ---- what is here ----
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Every array that is here, by its name in the file."""
+        layers = {_LAYER + name: array for name, array in self.layers.items()}
+        own = {name: getattr(self, name) for name in _FIELDS}
+        return {name: array for name, array in {**own, **layers}.items() if array is not None}
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return next((len(a) for name, a in self.arrays().items() if name not in _NAMES), 0)
+
+    def bad_rows(self) -> dict[str, np.ndarray]:
+        """The rows with NaN or infinity, by array; an array without any is not listed.
+
+        Example:
+            >>> Embeddings(h=np.array([[1.0], [np.nan], [np.inf]])).bad_rows()
+            {'h': array([1, 2])}
+        """
+        found = {}
+        for name, array in self.arrays().items():
+            if array.dtype.kind == "f":
+                bad = _not_finite(array)
+                if len(bad):
+                    found[name] = bad
+        return found
+
+    def take(self, rows: Any) -> Embeddings:
+        """The samples that `rows` selects: an index array, a mask or a slice."""
+        kept = {
+            name: array if name in _NAMES else array[rows] for name, array in self.arrays().items()
+        }
+        return Embeddings(**_arguments(kept))
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={a.shape} {a.dtype}" for name, a in self.arrays().items())
+        return f"Embeddings({', '.join(shown)})"
+
+    # ---- files ----
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write an `.npz`, whole or not at all; equal embeddings give equal bytes.
+
+        Args:
+            path: ends in `.npz`; its folder is made if need be.
+        """
+        path = Path(path)
+        need(
+            path.suffix == ".npz",
+            lambda: f"`Embeddings.save` needs a name that ends in `.npz`; received `{path.name}`.",
+        )
+        need(bool(self.arrays()), "`Embeddings.save` needs at least one array; received none.")
+        _make(path.parent)
+        replace(path, self._write)
+        return path
+
+    def _write(self, file: BinaryIO) -> None:
+        with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+            for name, array in {"format": np.array(EMBEDDINGS_FORMAT), **self.arrays()}.items():
+                member = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
+                member.external_attr = 0o644 << 16
+                # three of four bytes of a string array are zeros
+                text = array.dtype.kind == "U"
+                member.compress_type = zipfile.ZIP_DEFLATED if text else zipfile.ZIP_STORED
+                array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+                with archive.open(member, "w", force_zip64=array.nbytes > 1 << 30) as target:
+                    np.lib.format.write_array(target, array, version=(1, 0), allow_pickle=False)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, names: Mapping[str, str] | None = None) -> Embeddings:
+        """Read an `.npz`, or an `.npy` as h; nothing is ever unpickled.
+
+        Large arrays are mapped from the file and read when they are used.
+
+        Args:
+            path: the file. Replacing it by `save` while it is open is safe; writing into it is not.
+            names: what arrays of a foreign file are here, such as `{"embeddings": "h"}`.
+        """
+        path = Path(path)
+        need(path.exists(), lambda: f"`{path}` does not exist.")
+        need(path.is_file(), lambda: f"`{path}` is a folder; an embeddings file is needed.")
+        need(
+            path.suffix in (".npz", ".npy"),
+            lambda: f"An embeddings file ends in `.npz` or `.npy`; received `{path.name}`.",
+        )
+        arrays = _read_npz(path) if path.suffix == ".npz" else {"h": _read_npy(path)}
+        for theirs, ours in (names or {}).items():
+            need(
+                theirs in arrays and ours not in arrays,
+                lambda theirs=theirs, ours=ours: (
+                    f"`{path.name}` cannot have `{theirs}` as `{ours}`: it holds "
+                    f"{', '.join(f'`{name}`' for name in arrays)}."
+                ),
+            )
+            arrays[ours] = arrays.pop(theirs)
+        stated = arrays.pop("format", np.array(1))
+        newer(f"`{path.name}`", stated.tolist(), EMBEDDINGS_FORMAT)
+        try:
+            return cls(**_arguments(arrays))
+        except InputError as error:
+            raise InputError(f"`{path.name}`: {error}") from None
+
+    # ---- checks ----
+
+    def _integers(self, name: str, array: np.ndarray) -> np.ndarray:
+        if array.dtype.kind == "U" and name == "labels" and self.class_names is None:
+            names, array = np.unique(array, return_inverse=True)
+            self.__dict__["class_names"] = names
+        if array.dtype.kind in "fb":  # a table read from text, or a mask
+            whole = array.astype(np.int64) if np.isfinite(array).all() else array
+            need(
+                bool((whole == array).all()),
+                lambda: f"`{name}` needs integers; received numbers with a fraction, or NaN.",
+            )
+            array = whole
+        need(
+            array.dtype.kind in "iu",
+            lambda: f"`{name}` needs integers; received {array.dtype}.",
+        )
+        return array
+
+    def _check(self) -> None:
+        arrays = self.arrays()
+        for name, array in arrays.items():
+            _check_shape(name, array)
+        per_sample = {name: array for name, array in arrays.items() if name not in _NAMES}
+        first = next(iter(per_sample), None)
+        for name, array in per_sample.items():
+            need(
+                len(array) == len(per_sample[str(first)]),
+                lambda name=name, array=array: (
+                    f"`Embeddings` needs as many rows in all arrays; received "
+                    f"{len(per_sample[str(first)])} in `{first}` and {len(array)} in `{name}`."
+                ),
+            )
+        for one, other in _PAIRS:
+            a, b = arrays.get(one), arrays.get(other)
+            need(
+                (a is None) == (b is None),
+                lambda one=one, other=other: (
+                    f"Two views come in pairs: `{one}` and `{other}` are needed together."
+                ),
+            )
+            need(
+                a is None or b is None or a.shape == b.shape,
+                lambda one=one, other=other, a=a, b=b: (
+                    f"Two views need one shape; received {a.shape} in `{one}` and {b.shape} in "
+                    f"`{other}`."
+                ),
+            )
+        self._check_names()
+
+    def _check_names(self) -> None:
+        if self.labels is not None and len(self.labels):
+            low, high = int(self.labels.min()), int(self.labels.max())
+            n_classes = high + 1 if self.class_names is None else len(self.class_names)
+            need(
+                low >= -1,
+                lambda: f"`labels` needs integers from -1, which is unlabelled; received {low}.",
+            )
+            need(
+                high < n_classes,
+                lambda: (
+                    f"`labels` needs integers below {n_classes}, the number of `class_names`; "
+                    f"received {high}."
+                ),
+            )
+        if self.split is not None:
+            others = np.setdiff1d(self.split, (0, 1)).tolist()
+            need(
+                not others,
+                lambda: f"`split` needs 0 (train) and 1 (test); received {others[:5]}.",
+            )
+        if self.factor_names is not None:
+            n_names = len(self.factor_names)
+            n_factors = 0 if self.factors is None else self.factors.shape[1]
+            need(
+                n_names == n_factors,
+                lambda: (
+                    f"`factor_names` needs one name per factor; received {n_names} names for "
+                    f"{n_factors} factors."
+                ),
+            )
+
+
+_FIELDS = tuple(f.name for f in fields(Embeddings) if f.name != "layers")
+_NAMES = ("class_names", "factor_names")
+_STRINGS = (*_NAMES, "texts")
+_SHAPES = {"factors": 2, "thumbnails": 4, **dict.fromkeys(_VECTORS, 2)}
+_KINDS = {
+    **dict.fromkeys((*_VECTORS, "factors"), ("fiu", "numbers")),
+    **dict.fromkeys(_STRINGS, ("U", "strings")),
+    "thumbnails": ("u", "uint8"),
+    "ids": ("iuU", "integers or strings"),
+}
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:  # rows of different lengths, for one
+        raise InputError(f"`{name}` needs an array; received something else: {error}.") from None
+    need(
+        not array.dtype.hasobject,
+        lambda: (
+            f"`{name}` is an array of Python objects, which no embeddings file holds; make it one "
+            f"of numbers or strings, as with `np.array(values, dtype=str)`."
+        ),
+    )
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    return array
+
+
+def _check_shape(name: str, array: np.ndarray) -> None:
+    layer = name.startswith(_LAYER)
+    kinds, wanted = ("fiu", "numbers") if layer else _KINDS.get(name, ("iu", "integers"))
+    fits = array.ndim >= 2 if layer else array.ndim == _SHAPES.get(name, 1)
+    dims = "at least 2" if layer else _SHAPES.get(name, 1)
+    need(
+        fits,
+        lambda: (
+            f"`{name}` needs {dims} dimensions, one row per sample; received shape {array.shape}."
+            if name not in _NAMES
+            else f"`{name}` needs a list of strings; received shape {array.shape}."
+        ),
+    )
+    need(
+        array.dtype.kind in kinds,
+        lambda: f"`{name}` needs {wanted}; received {array.dtype}.",
+    )
+    if name == "thumbnails":
+        s = array.shape[1]
+        need(
+            array.dtype == np.uint8 and array.shape[1:] == (s, s, 3),
+            lambda: (
+                f"`thumbnails` needs square colour images (n, s, s, 3) in uint8; received "
+                f"{array.shape} in {array.dtype}."
+            ),
+        )
+
+
+def _arguments(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Arrays by their names in the file, as arguments; an unknown name is refused."""
+    layers = {n.removeprefix(_LAYER): a for n, a in arrays.items() if n.startswith(_LAYER)}
+    own = {name: array for name, array in arrays.items() if not name.startswith(_LAYER)}
+    for name in own:
+        if name not in _FIELDS:
+            close = difflib.get_close_matches(name.lower(), _FIELDS, n=1)
+            close = close or (["h"] if own[name].ndim == 2 and "h" not in own else [])
+            raise InputError(
+                f"`{name}` {own[name].shape} is not a name of an embeddings file"
+                + (f"; did you mean `{close[0]}`?" if close else ".")
+                + f" It holds any of: {', '.join(_FIELDS)}, {_LAYER}<name>."
+            )
+    return {**own, "layers": layers}
+
+
+def _not_finite(array: np.ndarray) -> np.ndarray:
+    found = [
+        at + np.flatnonzero(~np.isfinite(part).reshape(len(part), -1).all(axis=1))
+        for at in range(0, len(array), _ROWS_AT_ONCE)
+        for part in (array[at : at + _ROWS_AT_ONCE],)
+    ]
+    return np.concatenate(found) if found else np.array([], dtype=int)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ChiaroError(f"`{folder}` cannot be made: {error.strerror or error}.") from None
+
+
+# ---- reading ----
+
+
+def _read_npy(path: Path) -> np.ndarray:
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        shape, fortran, dtype = _header(path.name, file, size)
+        return _mapped(path, file.tell(), shape, fortran, dtype, size - file.tell(), path.name)
+
+
+def _read_npz(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [m for m in archive.infolist() if not m.is_dir()]
+            _unique(path.name, [m.filename for m in members])
+            return {m.filename.removesuffix(".npy"): _member(path, archive, m) for m in members}
+    except zipfile.BadZipFile as error:
+        with path.open("rb") as file:
+            start = file.read(16)
+        raise InputError(
+            f"`{path.name}` ({path.stat().st_size:,} bytes) is not an `.npz`, or is damaged: "
+            f"{error}. It begins with {start!r}."
+        ) from None
+    except (EOFError, zlib.error, RuntimeError, UnicodeError, MemoryError) as error:
+        raise InputError(f"`{path.name}` is damaged: {error or type(error).__name__}.") from None
+    except OSError as error:
+        raise ChiaroError(f"`{path}` cannot be read: {error.strerror or error}.") from None
+
+
+def _unique(file: str, names: Iterable[str]) -> None:
+    seen = set()
+    for name in names:
+        need(name.endswith(".npy"), lambda name=name: f"`{file}` holds `{name}`, not an array.")
+        need(name not in seen, lambda name=name: f"`{file}` holds `{name}` twice.")
+        seen.add(name)
+
+
+def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    what = f"{path.name}:{member.filename}"
+    with archive.open(member) as file:
+        shape, fortran, dtype = _header(what, file, member.file_size)
+        head = file.tell()
+        _fits(what, shape, dtype, member.file_size - head)
+        stored = member.compress_type == zipfile.ZIP_STORED
+        if stored and member.file_size >= MAPPED_BYTES:
+            start = _start(path, member)
+            room = member.file_size - head
+            return _mapped(path, start + head, shape, fortran, dtype, room, what)
+        data = file.read()  # to the end: this also checks the checksum
+    _fits(what, shape, dtype, len(data))
+    return _shaped(data, shape, fortran, dtype)
+
+
+def _start(path: Path, member: zipfile.ZipInfo) -> int:
+    """Where a member's bytes begin: after its local header, whose lengths are its own."""
+    with path.open("rb") as file:
+        file.seek(member.header_offset + 26)
+        name, extra = np.frombuffer(file.read(4), "<u2").tolist()
+    return member.header_offset + 30 + name + extra
+
+
+def _header(what: str, file: Any, size: int) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, order and type of an array, from the literal dictionary it begins with.
+
+    Read by ourselves: numpy's reader tries to mend a damaged header, and warns.
+    """
+    start = file.read(8)
+    wide = start[6:7] != b"\1"
+    n_bytes = int.from_bytes(file.read(4 if wide else 2), "little")
+    try:
+        need(
+            start[:6] == b"\x93NUMPY" and n_bytes <= _HEADER_BYTES,
+            lambda: f"it begins with {start!r}.",
+        )
+        about = ast.literal_eval(file.read(n_bytes).decode("utf-8" if wide else "latin-1"))
+        dtype, shape, fortran = about["descr"], tuple(about["shape"]), about["fortran_order"]
+        need(type(dtype) is str, lambda: f"its type is {dtype!r}; plain types are read.")
+        need(all(type(side) is int and side >= 0 for side in shape), lambda: f"shape {shape!r}.")
+        dtype = np.dtype(dtype)
+    except (ValueError, TypeError, LookupError, SyntaxError, RecursionError, MemoryError) as error:
+        raise InputError(f"`{what}` ({size:,} bytes) is not an array of numpy: {error}") from None
+    need(
+        not dtype.hasobject,
+        lambda: (
+            f"`{what}` is an array of Python objects, which would have to be unpickled and could "
+            "run code; it is refused. Save it as numbers or strings: `np.array(x, dtype=str)`."
+        ),
+    )
+    need(dtype.itemsize > 0, lambda: f"`{what}` is an array of {dtype}, items of 0 bytes.")
+    return shape, bool(fortran), dtype
+
+
+def _fits(what: str, shape: tuple[int, ...], dtype: np.dtype, room: int) -> None:
+    expected = dtype.itemsize
+    for side in shape:
+        expected *= side
+    need(
+        expected == room,
+        lambda: (
+            f"`{what}` says {shape} of {dtype}, {expected:,} bytes; it holds {room:,}. "
+            "It was cut short, or is damaged."
+        ),
+    )
+
+
+def _mapped(
+    path: Path,
+    offset: int,
+    shape: tuple[int, ...],
+    fortran: bool,
+    dtype: np.dtype,
+    room: int,
+    what: str,
+) -> np.ndarray:
+    _fits(what, shape, dtype, room)
+    if room == 0 or not shape:  # an empty file part cannot be mapped, a number need not be
+        with path.open("rb") as file:
+            file.seek(offset)
+            return _shaped(file.read(room), shape, fortran, dtype)
+    return np.memmap(path, dtype, "r", offset, shape, order="F" if fortran else "C")
+
+
+def _shaped(data: bytes, shape: tuple[int, ...], fortran: bool, dtype: np.dtype) -> np.ndarray:
+    # a copy of the bytes, that the array may be written to
+    flat = np.frombuffer(bytearray(data), dtype)
+    return flat.reshape(shape, order="F") if fortran else flat.reshape(shape)

@@ -1,0 +1,309 @@
+"""A run folder: everything a training leaves, in plain files."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chiaroscuro.artifacts.files import (
+    from_json,
+    newer,
+    read_json,
+    replace,
+    sync_folder,
+    to_json,
+    writing,
+)
+from chiaroscuro.artifacts.toml import to_toml
+from chiaroscuro.errors import ChiaroError, InputError, need
+
+__all__ = ["RUN_FORMAT", "History", "Run", "environment"]
+
+RUN_FORMAT = 1
+"""The `format` of `settings.toml`, `environment.json` and `diagnosis.json`."""
+
+_PACKAGES = ("numpy", "torch", "safetensors", "scikit-learn", "scipy", "numba", "torchvision")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED")
+_OURS = {"environment.json", "history.jsonl", "checkpoints", "embeddings"}
+
+
+@dataclass(frozen=True)
+class History:
+    """The records of a `history.jsonl`, and one sentence for each line that is not one."""
+
+    records: list[dict[str, Any]]
+    problems: list[str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder of one training.
+
+        settings.toml     what was asked for, every default filled in
+        environment.json  where it ran
+        history.jsonl     one JSON object per line, as training goes on
+        checkpoints/      see `chiaroscuro.artifacts.checkpoints`
+        embeddings/       files of `Embeddings`
+        diagnosis.json    what was found
+        report.html       the page
+
+    `Run.create` makes one, `Run.open` finds one that is there.
+
+    Args:
+        folder: where it is.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     run = Run.create(folder, {"seed": 0, "optimiser": {"lr": 0.005}})
+        ...     run.append({"step": 1, "loss": 4.8})
+        ...     Run.open(folder).settings(), Run.open(folder).history().records
+        ({'seed': 0, 'optimiser': {'lr': 0.005}}, [{'step': 1, 'loss': 4.8}])
+    """
+
+    folder: Path
+
+    # ---- making and finding ----
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | os.PathLike,
+        settings: Mapping[str, Any],
+        extra: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Make a run in a folder that is new, empty, or left over from an unfinished `create`.
+
+        Args:
+            folder: made if need be, with those above it.
+            settings: nested dictionaries, as `settings.toml` will hold them.
+            extra: facts about the machine to add to `environment.json`, such as torch's build.
+        """
+        run = cls(Path(folder))
+        need("format" not in settings, "`format` is not a setting: the run folder writes its own.")
+        text = to_toml({"format": RUN_FORMAT, **settings})
+        try:
+            there = {p.name for p in run.folder.iterdir()} if run.folder.exists() else set()
+        except OSError as error:
+            raise ChiaroError(
+                f"`{folder}` cannot be a run folder: {error.strerror or error}."
+            ) from None
+        need(
+            "settings.toml" not in there,
+            lambda: (
+                f"`{folder}` holds a run already, with {len(there)} entries; resume it, or choose "
+                "another folder."
+            ),
+        )
+        others = sorted(name for name in there - _OURS if not name.endswith(".tmp"))
+        need(
+            not others,
+            lambda: (
+                f"A new run needs an empty folder; `{folder}` has {len(others)} other entries, the "
+                f"first is `{others[0]}`."
+            ),
+        )
+        with writing(run.folder):
+            for part in (run.folder, run.checkpoints, run.folder / "embeddings"):
+                part.mkdir(parents=True, exist_ok=True)
+        facts = {"format": RUN_FORMAT, **environment(), **(extra or {})}
+        _write_text(run.folder / "environment.json", to_json(facts, indent=2) + "\n")
+        # the last file: with it the folder is a run
+        _write_text(run.folder / "settings.toml", text)
+        return run
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike) -> Run:
+        """The run in a folder, after a look at its `settings.toml`."""
+        run = cls(Path(folder))
+        need(run.folder.is_dir(), lambda: f"There is no folder `{folder}`.")
+        need(
+            (run.folder / "settings.toml").is_file(),
+            lambda: f"`{folder}` is not a run: it has no `settings.toml`.",
+        )
+        run.settings()
+        return run
+
+    # ---- what is in it ----
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
+        return self.folder / "checkpoints"
+
+    @property
+    def report(self) -> Path:
+        """Where the page goes."""
+        return self.folder / "report.html"
+
+    def embeddings(self, name: str = "test") -> Path:
+        """Where the embeddings of that name go: `embeddings/<name>.npz`."""
+        need(
+            bool(name) and name == Path(name).name and not name.startswith("."),
+            lambda: f"Embeddings need a plain name such as `test`; received `{name}`.",
+        )
+        return self.folder / "embeddings" / f"{name}.npz"
+
+    def settings(self) -> dict[str, Any]:
+        """The resolved settings, from `settings.toml`."""
+        path = self.folder / "settings.toml"
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ChiaroError(f"`{path}` cannot be read: {error.strerror or error}.") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"`{path}` is not TOML: {error}.") from None
+        newer(f"`{path}`", found.pop("format", None), RUN_FORMAT)
+        return found
+
+    def environment(self) -> dict[str, Any]:
+        """Where it ran, from `environment.json`."""
+        return self._json("environment.json")
+
+    def diagnosis(self) -> dict[str, Any] | None:
+        """What was found, from `diagnosis.json`; None if nobody has looked yet."""
+        there = (self.folder / "diagnosis.json").is_file()
+        return self._json("diagnosis.json") if there else None
+
+    def write_diagnosis(self, diagnosis: Mapping[str, Any]) -> Path:
+        """Write `diagnosis.json`, whole or not at all, with its `format`."""
+        path = self.folder / "diagnosis.json"
+        _write_text(path, to_json({"format": RUN_FORMAT, **diagnosis}, indent=2) + "\n")
+        return path
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self.folder / name
+        found = read_json(path)
+        need(isinstance(found, dict), lambda: f"`{path}` needs an object; it holds another value.")
+        newer(f"`{path}`", found.get("format"), RUN_FORMAT)
+        return {key: value for key, value in found.items() if key != "format"}
+
+    # ---- history ----
+
+    def append(self, record: Mapping[str, Any], durable: bool = True) -> None:
+        """Add one line to `history.jsonl`.
+
+        A line is one write. Once this returns, the record survives `kill -9`; if `durable` it was
+        also fsynced and survives a power cut. A crash inside can tear the last line only, which
+        `history` then leaves out and the next `append` removes.
+
+        Args:
+            record: a dictionary; NaN and infinity are written as their names in quotes, since JSON
+                has no such numbers, and read back as numbers.
+            durable: whether to wait for the disk.
+        """
+        path = self.folder / "history.jsonl"
+        line = (to_json(record) + "\n").encode()
+        with writing(path, "The records before it are intact."):
+            new = not path.exists()
+            with path.open("ab+", buffering=0) as file:
+                end = file.seek(0, os.SEEK_END)
+                whole = _whole(file, end)
+                if whole < end:
+                    file.truncate(whole)
+                try:
+                    written = 0
+                    while written < len(line):  # once, unless the disk is filling up
+                        written += file.write(line[written:])
+                except OSError:
+                    file.truncate(whole)  # half a line
+                    raise
+                if durable:
+                    os.fsync(file.fileno())
+            if durable and new:
+                sync_folder(path.parent)
+
+    def history(self) -> History:
+        """All records, and what was wrong with lines that are none."""
+        path = self.folder / "history.jsonl"
+        if not path.exists():
+            return History([], [])
+        lines = path.read_bytes().split(b"\n")
+        torn = lines.pop()
+        records, problems = [], []
+        for number, line in enumerate(lines, start=1):
+            try:
+                record = from_json(line)
+                if not isinstance(record, dict):
+                    raise ValueError("not an object")
+                records.append(record)
+            except (ValueError, RecursionError) as error:
+                problems.append(f"`{path.name}` line {number} is left out: {error}.")
+        if torn:
+            problems.append(
+                f"`{path.name}` ends in {len(torn)} bytes without a line end, torn by a crash; "
+                f"they are left out, {len(records)} records are whole."
+            )
+        return History(records, problems)
+
+    def rewind(self, keep: Callable[[dict[str, Any]], bool]) -> int:
+        """Drop the records for which `keep` is false, as when a run resumes from before them.
+
+        The file is replaced whole. Returns how many were dropped.
+
+        Args:
+            keep: for example `lambda record: record["step"] <= 1200`.
+        """
+        records = self.history().records
+        kept = [record for record in records if keep(record)]
+        if len(kept) < len(records):
+            text = "".join(to_json(record) + "\n" for record in kept)
+            _write_text(self.folder / "history.jsonl", text)
+        return len(records) - len(kept)
+
+
+def environment() -> dict[str, Any]:
+    """Versions, machine, threads, command line and time: what one needs to repeat a run.
+
+    Neither user nor host is named.
+
+    Example:
+        >>> sorted(environment())
+        ['chiaroscuro', 'command', 'cpus', 'machine', 'packages', 'platform', 'python', 'started',
+        'variables']
+    """
+    packages: dict[str, str | None] = {}
+    for name in _PACKAGES:
+        try:
+            packages[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            packages[name] = None
+    return {
+        "chiaroscuro": getattr(sys.modules.get("chiaroscuro"), "__version__", None),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "packages": packages,
+        "variables": {name: os.environ[name] for name in _THREADS if name in os.environ},
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv else [],
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _whole(file: Any, end: int) -> int:
+    """Where the last complete line ends."""
+    at = end
+    while at:
+        start = max(0, at - 4096)
+        file.seek(start)
+        newline = file.read(at - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        at = start
+    return 0
+
+
+def _write_text(path: Path, text: str) -> None:
+    def write(file: Any) -> None:
+        file.write(text.encode())
+
+    replace(path, write)

@@ -1,0 +1,86 @@
+"""Writing TOML, which the standard library only reads."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from chiaroscuro.errors import InputError
+
+__all__ = ["to_toml"]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f"}
+_ESCAPES["\r"] = "\\r"
+
+
+def to_toml(settings: Mapping[str, Any]) -> str:
+    """The text that `tomllib.loads` reads back as `settings`.
+
+    Takes strings, integers, floats, booleans, lists and tables of these; tuples become lists.
+    Within a table plain values come first, then its tables.
+
+    Args:
+        settings: nested dictionaries with string keys. TOML has no None: leave the key out.
+
+    Example:
+        >>> print(to_toml({"seed": 0, "data": {"name": "digits", "shape": [3, 32]}}), end="")
+        seed = 0
+        <BLANKLINE>
+        [data]
+        name = "digits"
+        shape = [3, 32]
+    """
+    return _table(settings, ()).lstrip("\n")
+
+
+def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> str:
+    for key in table:
+        if not isinstance(key, str):
+            raise InputError(f"TOML needs string keys; received `{key!r}` in `{_dotted(path)}`.")
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    plain = {key: value for key, value in table.items() if key not in inner}
+    lines = [f"{_key(key)} = {_value(value, (*path, key))}\n" for key, value in plain.items()]
+    header = f"\n[{'.'.join(map(_key, path))}]\n" if path and (lines or not inner) else ""
+    return header + "".join(lines) + "".join(_table(v, (*path, k)) for k, v in inner.items())
+
+
+def _value(value: Any, path: tuple[str, ...]) -> str:
+    if hasattr(value, "tolist"):  # a number of numpy or torch
+        value = value.tolist()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float.__repr__(value) if not math.isnan(value) else "nan"
+    if isinstance(value, str):
+        return _string(value, path)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_value(item, path) for item in value)}]"
+    if isinstance(value, Mapping):
+        pairs = (f"{_key(key)} = {_value(item, (*path, key))}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    raise InputError(
+        f"TOML has no form for `{value!r}` of type `{type(value).__name__}`, at `{_dotted(path)}`."
+        + (" Leave the key out." * (value is None))
+    )
+
+
+def _string(text: str, path: tuple[str, ...] = ()) -> str:
+    if any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        raise InputError(f"TOML has no form for half a surrogate pair, at `{_dotted(path)}`.")
+    escaped = (
+        _ESCAPES.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 32 or ord(c) == 127 else c) for c in text
+    )
+    return f'"{"".join(escaped)}"'
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _string(key)
+
+
+def _dotted(path: tuple[str, ...]) -> str:
+    return ".".join(path) or "the top"

@@ -1,0 +1,59 @@
+"""Data: arrays, pictures, text and pairs behind one table, read in batches; and the order of
+samples.
+
+Example:
+    >>> from chiaroscuro import data
+    >>> digits = data.open_data("digits")
+    >>> order = data.Order(n=len(digits), batch=128)
+    >>> digits[order.indices(epoch=0, batch=0)]["images"].shape
+    (128, 32, 32, 3)
+"""
+
+from chiaroscuro.data.arrays import from_arrays, read_arrays
+from chiaroscuro.data.cifar import read_cifar
+from chiaroscuro.data.counter import uniforms, words
+from chiaroscuro.data.dataset import SPLITS, Column, Dataset, Skipped, Source
+from chiaroscuro.data.digits import WanderingDigits
+from chiaroscuro.data.download import OFFICIAL, get
+from chiaroscuro.data.find import Available, available, open_data
+from chiaroscuro.data.folders import read_folder
+from chiaroscuro.data.mnist import read_mnist
+from chiaroscuro.data.order import Order, Step
+from chiaroscuro.data.pairs import read_pairs
+from chiaroscuro.data.pictures import decode
+from chiaroscuro.data.tables import from_hugging_face, read_hugging_face, read_parquet
+from chiaroscuro.data.tars import TarStream, read_tar
+from chiaroscuro.data.text import read_text
+from chiaroscuro.data.tinyimagenet import read_tiny_imagenet
+
+__all__ = [
+    "OFFICIAL",
+    "SPLITS",
+    "Available",
+    "Column",
+    "Dataset",
+    "Order",
+    "Skipped",
+    "Source",
+    "Step",
+    "TarStream",
+    "WanderingDigits",
+    "available",
+    "decode",
+    "from_arrays",
+    "from_hugging_face",
+    "get",
+    "open_data",
+    "read_arrays",
+    "read_cifar",
+    "read_folder",
+    "read_hugging_face",
+    "read_mnist",
+    "read_pairs",
+    "read_parquet",
+    "read_tar",
+    "read_text",
+    "read_tiny_imagenet",
+    "uniforms",
+    "words",
+]

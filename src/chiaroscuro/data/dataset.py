@@ -1,0 +1,350 @@
+"""`Dataset`: columns of equal length, read in batches; a subset is a list of rows, never a copy."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from chiaroscuro.data.counter import words
+from chiaroscuro.errors import InputError, need
+
+__all__ = ["SPLITS", "Column", "Dataset", "Skipped", "Source", "batch_of_objects"]
+
+SPLITS = ("train", "test")
+"""`split` holds 0 for the first, 1 for the second, as in an embeddings file."""
+
+DESCRIPTIVE = ("labels", "coarse_labels", "factors", "ids", "split", "groups")
+"""Columns that say something about a row and are never an input."""
+
+ONE_DIMENSIONAL = ("x", "texts", "captions")
+"""Inputs that may have one value a row; any other column with one value a row is a note."""
+
+Batch = dict[str, NDArray[Any]]
+
+
+@runtime_checkable
+class Column(Protocol):
+    """Anything of a known length that gives the values at an array of rows: an array, or files."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]: ...
+
+
+class Source(Protocol):
+    """What made a data set and can make more of it: fresh views of the same rows."""
+
+    def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Batch:
+        """New views of these rows, a pure function of (seed, epoch, row, view)."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Skipped:
+    """A file that was found and left out, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A frozen table. `data[indices]` is a batch: a dictionary of arrays, one per column.
+
+    Inputs are the columns a model may look at: `images` (n, h, w, 3) uint8, `x` numbers of any
+    shape, `texts` one string a row, `captions` a tuple of strings a row. Descriptions are `labels`,
+    `coarse_labels`, `factors` (n, k), `ids`, `split` (0 train, 1 test) and `groups` (rows that
+    belong on one side of any split). A batch also holds `row`, the number of each sample in the
+    data set as it was opened: it survives `take`, so that what is drawn for a sample does not
+    depend on the subset it is in.
+
+    Relations:
+        `data.take(a)[b]` is `data[a[b]]`.
+
+    Args:
+        columns: by name; arrays, or lazy columns such as image files.
+        name: for people.
+        class_names, coarse_class_names: of the labels 0, 1, ...; empty if unnamed.
+        factor_names: of the columns of `factors`.
+        skipped: what was left out when the data were opened.
+        source: what can draw fresh views of the rows, if anything can.
+        rows: the subset, as rows of the columns; None for all.
+
+    Example:
+        >>> data = Dataset({"x": np.eye(3), "labels": np.array([0, 1, 1])}, class_names=("a", "b"))
+        >>> data.take([2, 0])[[0]]["labels"], data.take([2, 0])[[0]]["row"]
+        (array([1]), array([2]))
+        >>> data
+        Dataset('data', 3 rows: x (3, 3) float64; 2 classes)
+    """
+
+    columns: Mapping[str, Column]
+    name: str = "data"
+    class_names: tuple[str, ...] = ()
+    coarse_class_names: tuple[str, ...] = ()
+    factor_names: tuple[str, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    source: Source | None = None
+    rows: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        need(bool(self.inputs), f"The data set `{self.name}` needs at least one input column.")
+        if self.rows is None:  # a subset was checked with its whole
+            _check(self)
+
+    # ---- reading ----
+
+    def __len__(self) -> int:
+        return _length(self.columns) if self.rows is None else len(self.rows)
+
+    def __getitem__(self, indices: ArrayLike) -> Batch:
+        rows = self._rows(indices)
+        return {name: column[rows] for name, column in self.columns.items()} | {"row": rows}
+
+    def column(self, name: str) -> NDArray[Any]:
+        """All values of one column; for images this reads every one of them."""
+        need(
+            name in self.columns,
+            lambda: (
+                f"The data set `{self.name}` has no column `{name}`; it has "
+                f"{', '.join(f'`{known}`' for known in self.columns)}."
+            ),
+        )
+        return self.columns[name][self._rows(np.arange(len(self)))]
+
+    def draw(self, indices: ArrayLike, *, seed: int, epoch: int, view: int) -> Batch:
+        """Fresh views of these samples, where the data can make them (wandering digits do)."""
+        if self.source is None:
+            raise InputError(f"The data set `{self.name}` is a record: it cannot draw fresh views.")
+        rows = self._rows(indices)
+        return self.source.draw(rows, seed=seed, epoch=epoch, view=view) | {"row": rows}
+
+    def _rows(self, indices: ArrayLike) -> NDArray[np.int64]:
+        n = len(self)
+        chosen = np.asarray(indices)
+        if chosen.dtype == bool:
+            need(
+                chosen.shape == (n,),
+                lambda: (
+                    f"A mask needs one value for each of {n} rows; it has shape {chosen.shape}."
+                ),
+            )
+            chosen = np.flatnonzero(chosen)
+        need(
+            chosen.ndim == 1 and (chosen.dtype.kind in "iu" or chosen.size == 0),
+            lambda: (
+                "`data[indices]` needs one row of whole numbers; received "
+                f"{chosen.dtype} of shape {chosen.shape}."
+            ),
+        )
+        chosen = chosen.astype(np.int64)
+        outside = (chosen < -n) | (chosen >= n)
+        need(
+            not outside.any(),
+            lambda: f"`data[indices]` needs indices below {n}; received {chosen[outside][0]}.",
+        )
+        chosen = np.where(chosen < 0, chosen + n, chosen)
+        return chosen if self.rows is None else self.rows[chosen]
+
+    # ---- what is known of the rows ----
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns a model may look at: not the descriptions, and no single value a row."""
+        return tuple(
+            name
+            for name, column in self.columns.items()
+            if name not in DESCRIPTIVE
+            and (name in ONE_DIMENSIONAL or getattr(column, "ndim", 2) > 1)
+        )
+
+    @property
+    def labels(self) -> NDArray[Any] | None:
+        return self._maybe("labels")
+
+    @property
+    def coarse_labels(self) -> NDArray[Any] | None:
+        return self._maybe("coarse_labels")
+
+    @property
+    def factors(self) -> NDArray[Any] | None:
+        return self._maybe("factors")
+
+    @property
+    def split(self) -> NDArray[Any] | None:
+        return self._maybe("split")
+
+    @property
+    def groups(self) -> NDArray[Any] | None:
+        return self._maybe("groups")
+
+    @property
+    def ids(self) -> NDArray[Any]:
+        """What the data call their rows; the row numbers if they call them nothing."""
+        given = self._maybe("ids")
+        return self._rows(np.arange(len(self))) if given is None else given
+
+    def _maybe(self, name: str) -> NDArray[Any] | None:
+        return self.column(name) if name in self.columns else None
+
+    # ---- subsets ----
+
+    def take(self, indices: ArrayLike) -> Dataset:
+        """The data set of these rows (numbers or a mask), in this order; nothing is copied."""
+        return dataclasses.replace(self, rows=self._rows(indices))
+
+    def part(self, name: str) -> Dataset:
+        """The rows of one side of the split: `"train"` or `"test"`.
+
+        Example:
+            >>> data = Dataset({"x": np.eye(3), "split": np.array([0, 1, 0])})
+            >>> len(data.part("train")), len(data.part("test"))
+            (2, 1)
+        """
+        need(name in SPLITS, f"`part(name)` needs `train` or `test`; received `{name}`.")
+        split = self.split
+        if split is None:
+            raise InputError(f"`{self.name}` has no split; `with_split(test=0.2)` makes one.")
+        return self.take(split == SPLITS.index(name))
+
+    def one_per_group(self) -> Dataset:
+        """The first row of every group, or the whole where there are no groups.
+
+        For training on drawn views: two rows of one group in a batch would be negatives of each
+        other although they show the same thing.
+        """
+        if self.groups is None:
+            return self
+        return self.take(np.sort(np.unique(self.groups, return_index=True)[1]))
+
+    def with_split(self, test: float = 0.2, seed: int = 0) -> Dataset:
+        """The same rows with a fresh split: stratified by label, groups kept whole.
+
+        Each class gives `round(test * n_class)` of its groups to the test side (rows are their own
+        groups where none are given; a group counts for the class of its first row). Which ones is a
+        function of the seed and of the groups' order alone.
+
+        Args:
+            test: share of the test side, in (0, 1).
+            seed: of the choice.
+
+        Example:
+            >>> data = Dataset({"x": np.eye(10), "labels": np.repeat([0, 1], 5)}).with_split(0.4)
+            >>> np.bincount(data.part("test").labels)
+            array([2, 2])
+        """
+        need(0 < test < 1, f"`with_split(test)` needs a share between 0 and 1; received `{test}`.")
+        groups = np.arange(len(self)) if self.groups is None else self.groups
+        _, first, of = np.unique(groups, return_index=True, return_inverse=True)
+        n_groups = len(first)
+        need(
+            n_groups >= 2,
+            lambda: (
+                f"A split needs at least 2 groups of rows; `{self.name}` has {n_groups} in "
+                f"{len(self)} rows."
+            ),
+        )
+        classes = np.zeros(n_groups, int) if self.labels is None else self.labels[first]
+        luck = words(1, seed, np.arange(n_groups))[:, 0]
+        side = np.zeros(n_groups, np.uint8)
+        for label in np.unique(classes):
+            members = np.flatnonzero(classes == label)
+            members = members[np.argsort(luck[members], kind="stable")]
+            side[members[: round(test * len(members))]] = 1
+        split = np.zeros(_length(self.columns), np.uint8)
+        split[self._rows(np.arange(len(self)))] = side[of]
+        return dataclasses.replace(self, columns={**self.columns, "split": split})
+
+    # ---- for people ----
+
+    def __repr__(self) -> str:
+        first = self[np.arange(min(1, len(self)))]
+        shown = [
+            f"{name} ({', '.join(map(str, (len(self), *first[name].shape[1:])))}) "
+            f"{first[name].dtype}"
+            for name in self.inputs
+        ]
+        known = [f"{len(self.class_names)} classes"] if self.class_names else []
+        known += [f"{len(self.factor_names)} factors"] if self.factor_names else []
+        if self.split is not None:
+            counts = np.bincount(self.split, minlength=2)
+            known += [f"{counts[0]} train and {counts[1]} test"]
+        known += [f"{len(self.skipped)} files skipped"] if self.skipped else []
+        described = "; ".join([f"{len(self)} rows: {', '.join(shown)}", *known])
+        return f"Dataset({self.name!r}, {described})"
+
+
+def batch_of_objects(values: Sequence[Any] | Iterable[Any]) -> NDArray[Any]:
+    """A one-dimensional array of strings or tuples: numpy would make tuples a second dimension.
+
+    Example:
+        >>> batch_of_objects([("a", "b"), ("c", "d")]).shape
+        (2,)
+    """
+    listed = list(values)
+    out = np.empty(len(listed), dtype=object)
+    for place, value in enumerate(listed):
+        out[place] = value
+    return out
+
+
+def relative(path: Path, root: Path) -> str:
+    """The path under its root with forward slashes: the same name on every machine."""
+    return path.relative_to(root).as_posix()
+
+
+def _length(columns: Mapping[str, Column]) -> int:
+    return len(next(iter(columns.values())))
+
+
+def _check(data: Dataset) -> None:
+    lengths = {name: len(column) for name, column in data.columns.items()}
+    n = lengths[data.inputs[0]]
+    for name, length in lengths.items():
+        need(
+            length == n,
+            lambda name=name, length=length: (
+                f"Each of the {n} rows of `{data.name}` needs one value of `{name}`; received "
+                f"{length} for `{data.inputs[0]}` of length {n}."
+            ),
+        )
+    for name, names in (
+        ("labels", data.class_names),
+        ("coarse_labels", data.coarse_class_names),
+        ("split", SPLITS),
+    ):
+        if name in data.columns and names:
+            _check_range(data, name, len(names))
+    if "factors" in data.columns and data.factor_names:
+        shape = data.columns["factors"][np.arange(min(1, n))].shape
+        need(
+            len(shape) == 2 and shape[1] == len(data.factor_names),
+            lambda: (
+                f"`factors` needs {len(data.factor_names)} columns, one for each of its names; it "
+                f"has shape {(n, *shape[1:])}."
+            ),
+        )
+
+
+def _check_range(data: Dataset, name: str, count: int) -> None:
+    values = data.columns[name][np.arange(len(data.columns[name]))]
+    least = 0 if name == "split" else -1
+    need(
+        values.ndim == 1 and values.dtype.kind in "iu",
+        lambda: (
+            f"`{name}` of `{data.name}` needs one whole number a row; received {values.dtype} of "
+            f"shape {values.shape}."
+        ),
+    )
+    need(
+        values.size == 0 or (int(values.min()) >= least and int(values.max()) < count),
+        lambda: (
+            f"`{name}` of `{data.name}` needs numbers from {least} to {count - 1}, one for each "
+            f"name{' and -1 for unknown' * (least < 0)}; received {values.min()} to {values.max()}."
+        ),
+    )

@@ -1,0 +1,273 @@
+"""`open_data`: a data set from a short text, for Python, the command line and TOML."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from chiaroscuro.data.arrays import from_arrays, read_arrays
+from chiaroscuro.data.cifar import CIFAR_FOLDERS, is_cifar, read_cifar
+from chiaroscuro.data.dataset import Dataset
+from chiaroscuro.data.digits import WanderingDigits
+from chiaroscuro.data.download import OFFICIAL
+from chiaroscuro.data.folders import read_folder
+from chiaroscuro.data.mnist import DEBIAN_FASHION, is_mnist, read_mnist
+from chiaroscuro.data.pairs import read_pairs
+from chiaroscuro.data.places import VARIABLE, places
+from chiaroscuro.data.tables import read_hugging_face, read_parquet
+from chiaroscuro.data.tars import read_tar
+from chiaroscuro.data.text import read_text
+from chiaroscuro.data.tinyimagenet import TINY_FOLDER, is_tiny_imagenet, read_tiny_imagenet
+from chiaroscuro.errors import InputError
+from chiaroscuro.spec import parse
+
+__all__ = ["Available", "available", "open_data"]
+
+_CALL = re.compile(r"\w+\s*\(.*\)", re.DOTALL)
+_FILES: dict[str, Callable[..., Dataset]] = {
+    ".npz": read_arrays,
+    ".npy": read_arrays,
+    ".jsonl": read_pairs,
+    ".jsonl.gz": read_pairs,
+    ".txt": read_text,
+    ".txt.gz": read_text,
+    ".parquet": read_parquet,
+    ".tar": read_tar,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Available:
+    """A data set that has a name here: where it is, or None with how to get it."""
+
+    name: str
+    where: str | None
+    note: str
+
+
+def open_data(spec: Any) -> Dataset:
+    """The data set that a text names.
+
+    A name: `digits` (embedded), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
+    or the name of a file in the folder that `CHIARO_DATA` names, without its ending. A path:
+    `.npz`, `.npy`, `.jsonl`, `.txt` (both also `.gz`), `.parquet`, `.tar`, or a folder of pictures.
+    A call, for what needs saying: `digits(shift=0.2)`, `folder('photos', size=64)`,
+    `pairs('captions.jsonl', images='pictures.npz')`.
+
+    Args:
+        spec: the text; or a data set, which is returned as it is; or an array or a dictionary of
+            arrays, as for `from_arrays`.
+
+    Example:
+        >>> len(open_data("digits(renderings=(1, 1))"))
+        1797
+        >>> open_data("digit")
+        Traceback (most recent call last):
+        ...
+        chiaroscuro.errors.InputError: `digit` is not a data set known here; did you mean
+        `digits`? ...
+    """
+    if isinstance(spec, Dataset):
+        return spec
+    if isinstance(spec, Mapping):
+        return from_arrays(spec)
+    if not isinstance(spec, str | Path):
+        return from_arrays(x=spec)
+    text = str(spec).strip()
+    if not text:
+        raise InputError("A data set needs a name, a path or a call such as `digits(shift=0.2)`.")
+    if _CALL.fullmatch(text) and not Path(text).exists():
+        return parse(text, _CALLS)
+    if text in _NAMED:
+        return _NAMED[text]()
+    for candidate in _candidates(text):
+        if candidate.exists():
+            return _open_path(candidate)
+    if text in (local := _local()):
+        return _open_path(local[text])
+    raise InputError(_missing(text))
+
+
+def available() -> list[Available]:
+    """Every data set that has a name on this machine, the embedded one first."""
+    found = [Available("digits", "embedded", "wandering digits: handwriting in colour, 32 x 32")]
+    for name in OFFICIAL:
+        where = _official_folder(name)
+        note = "" if where else f"`chiaro data get {name}` fetches it"
+        found.append(Available(name, str(where) if where else None, note))
+    found += [Available(name, str(path), "") for name, path in sorted(_local().items())]
+    return found
+
+
+# ---- names ----
+
+
+def _digits(**settings: Any) -> Dataset:
+    return WanderingDigits(**settings).dataset()
+
+
+# the notation checks arguments against this signature, and names the nearest on a mistake
+_digits.__wrapped__ = WanderingDigits  # type: ignore[attr-defined]
+
+
+def _cifar10() -> Dataset:
+    return read_cifar(_official("cifar10"))
+
+
+def _cifar100() -> Dataset:
+    return read_cifar(_official("cifar100"))
+
+
+def _tiny_imagenet(size: int | None = None, cache: bool = False) -> Dataset:
+    return read_tiny_imagenet(_official("tiny_imagenet"), size, cache)
+
+
+def _mnist() -> Dataset:
+    return read_mnist(_official("mnist"))
+
+
+def _fashion_mnist() -> Dataset:
+    return read_mnist(_official("fashion_mnist"), fashion=True)
+
+
+_NAMED: dict[str, Callable[..., Dataset]] = {
+    "digits": _digits,
+    "cifar10": _cifar10,
+    "cifar100": _cifar100,
+    "tiny_imagenet": _tiny_imagenet,
+    "mnist": _mnist,
+    "fashion_mnist": _fashion_mnist,
+}
+_HOMES: dict[str, tuple[tuple[str, ...], Callable[[Path], bool]]] = {
+    "cifar10": ((*CIFAR_FOLDERS["cifar10"], "cifar10"), is_cifar),
+    "cifar100": ((*CIFAR_FOLDERS["cifar100"], "cifar100"), is_cifar),
+    "tiny_imagenet": ((TINY_FOLDER, "tiny_imagenet"), is_tiny_imagenet),
+    "mnist": (("mnist", "MNIST/raw"), is_mnist),
+    "fashion_mnist": (("fashion_mnist", "fashion-mnist", "FashionMNIST/raw"), is_mnist),
+}
+
+
+def _official_places(name: str) -> list[Path]:
+    tried = [place / folder for place in places() for folder in _HOMES[name][0]]
+    return [*tried, DEBIAN_FASHION] if name == "fashion_mnist" else tried
+
+
+def _official_folder(name: str) -> Path | None:
+    return next((path for path in _official_places(name) if _HOMES[name][1](path)), None)
+
+
+def _official(name: str) -> Path:
+    found = _official_folder(name)
+    if found is None:
+        listed = ", ".join(f"`{path}`" for path in _official_places(name))
+        debian = " or install Debian's `dataset-fashion-mnist`" * (name == "fashion_mnist")
+        raise InputError(
+            f"`{name}` is not on this machine; looked for {listed}. Fetch it with "
+            f"`chiaro data get {name}`{debian}, or let `{VARIABLE}` name the folder it is in."
+        )
+    return found
+
+
+# ---- paths ----
+
+
+def _local() -> dict[str, Path]:
+    """Files and folders in the places, by name without ending; the first place wins."""
+    taken = {folder.split("/")[0] for folders, _ in _HOMES.values() for folder in folders}
+    found: dict[str, Path] = {}
+    for place in reversed(places()):
+        if not place.is_dir():
+            continue
+        for path in sorted(place.iterdir(), reverse=True):
+            ending = _ending(path)
+            if path.is_file() and ending:
+                found[path.name.removesuffix(ending)] = path
+            elif path.is_dir() and not path.name.startswith(".") and path.name not in taken:
+                found[path.name] = path
+    return {name: path for name, path in found.items() if name not in _NAMED}
+
+
+def _ending(path: Path) -> str | None:
+    name = path.name.lower()
+    return next((end for end in sorted(_FILES, key=len, reverse=True) if name.endswith(end)), None)
+
+
+def _candidates(text: str) -> list[Path]:
+    path = Path(text).expanduser()
+    pathlike = (
+        "/" in text or "\\" in text or _ending(path) is not None or text.startswith((".", "~"))
+    )
+    if path.is_absolute():
+        return [path]
+    inside = [place / text for place in places()] if pathlike else []
+    # a bare word means a folder here only if nothing else has that name
+    return [path, *inside] if pathlike or text not in _local() else []
+
+
+def _open_path(path: Path) -> Dataset:
+    if path.is_dir():
+        return _open_folder(path)
+    ending = _ending(path)
+    if ending is None:
+        raise InputError(
+            f"`{path}` ends in nothing that can be read; these can: {', '.join(_FILES)}."
+        )
+    return _FILES[ending](path)
+
+
+def _open_folder(path: Path) -> Dataset:
+    if is_cifar(path):
+        return read_cifar(path)
+    if is_mnist(path):
+        return read_mnist(path, fashion="fashion" in str(path).lower())
+    if is_tiny_imagenet(path):
+        return read_tiny_imagenet(path)
+    if (path / "dataset_info.json").is_file() or (path / "dataset_dict.json").is_file():
+        return read_hugging_face(path)
+    if any(path.glob("*.tar")):
+        return read_tar(path)
+    return read_folder(path)
+
+
+def _located(read: Callable[..., Dataset]) -> Callable[..., Dataset]:
+    """The reader with its path looked for in all places."""
+
+    @functools.wraps(read)
+    def located(path: str, *arguments: Any, **settings: Any) -> Dataset:
+        found = next((one for one in _candidates(f"./{path}") if one.exists()), Path(path))
+        return read(found, *arguments, **settings)
+
+    return located
+
+
+_CALLS: dict[str, Callable[..., Dataset]] = {
+    **_NAMED,
+    "arrays": _located(read_arrays),
+    "folder": _located(read_folder),
+    "text": _located(read_text),
+    "pairs": _located(read_pairs),
+    "tar": _located(read_tar),
+    "parquet": _located(read_parquet),
+    "hugging_face": _located(read_hugging_face),
+}
+
+
+def _missing(text: str) -> str:
+    candidates = _candidates(text)
+    if "/" in text or _ending(Path(text)) is not None:
+        looked = ", ".join(f"`{path}`" for path in candidates)
+        hint = "" if len(candidates) > 2 else f" `{VARIABLE}` may name a folder to look in."
+        return f"`{text}` is not there; looked for {looked}.{hint}"
+    names = [*_NAMED, *_local()]
+    close = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
+    nearest = f"; did you mean `{close[0]}`?" if close else "."
+    return (
+        f"`{text}` is not a data set known here{nearest} Known are {', '.join(names)}; or give a "
+        f"path to {', '.join(_FILES)} or a folder of pictures. Looked in "
+        f"{', '.join(f'`{place}`' for place in places())}."
+    )

@@ -1,0 +1,188 @@
+"""Pictures with one or several texts each: one JSON object a line, pictures beside or in an npz."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chiaroscuro.data.arrays import load_arrays
+from chiaroscuro.data.dataset import Column, Dataset, Skipped, batch_of_objects
+from chiaroscuro.data.pictures import Pictures, as_images, load_pictures
+from chiaroscuro.data.text import read_lines
+from chiaroscuro.errors import InputError, need
+
+__all__ = ["read_pairs"]
+
+TEXT_KEYS = ("captions", "texts", "caption", "text", "label")
+IMAGE_KEYS = ("image", "image_path", "path", "file", "file_name", "filename")
+INDEX_KEYS = ("index", "image_index", "id")
+GROUP_KEYS = ("base_id", "group", "base")
+
+
+def read_pairs(
+    path: str | Path,
+    images: str | Path | None = None,
+    key: str = "images",
+    size: int | None = None,
+    cache: bool = False,
+) -> Dataset:
+    """Pictures and their texts from a JSONL file.
+
+    A line gives its texts under `captions`, `texts`, `caption` or `text`: a string or a list of
+    them, the first being the original. Its picture is a path under `image` (or `path`, `file`),
+    relative to the JSONL file, or a row of an npz, by `index` or `id`. In the data set `texts` is
+    the first text and `captions` the tuple of all. Rows that belong together (`base_id` in the npz
+    or in a line, or `group`) become `groups`: `with_split` keeps them on one side.
+
+    A line whose picture is missing or broken is skipped and listed; a line that is no JSON object
+    or has no text stops the reading, with its number.
+
+    Args:
+        path: `.jsonl` or `.jsonl.gz`.
+        images: the npz that holds the pictures; found by itself if it lies beside the file under
+            the beginning of its name (`emoji.npz` for `emoji_captions.jsonl.gz`).
+        key: which array of the npz.
+        size: bring pictures from files to `size` x `size`.
+        cache: keep pictures from files in memory.
+
+    Example:
+        >>> import tempfile
+        >>> root = Path(tempfile.mkdtemp())
+        >>> np.savez(root / "dots.npz", images=np.zeros((2, 4, 4, 3), np.uint8))
+        >>> _ = (root / "dots_captions.jsonl").write_text(
+        ...     '{"id": 1, "captions": ["a dot", "dot"]}\\n{"id": 0, "captions": ["none"]}\\n'
+        ... )
+        >>> batch = read_pairs(root / "dots_captions.jsonl")[[0]]
+        >>> batch["texts"].tolist(), batch["captions"].tolist(), batch["images"].shape
+        (['a dot'], [('a dot', 'dot')], (1, 4, 4, 3))
+    """
+    path = Path(path)
+    records = list(_records(path))
+    need(bool(records), lambda: f"`{path}` has no line with a pair on it.")
+    captions = [_captions(path, number, record) for number, record in records]
+    columns: dict[str, Column] = {}
+    rows = np.arange(len(records))
+    skipped: tuple[Skipped, ...] = ()
+    groups = _groups([record for _, record in records])
+    image_key = next((k for k in IMAGE_KEYS if k in records[0][1]), None)
+    if images is None and image_key is not None:
+        found = [_file(path, n, record, image_key) for n, record in records]
+        names = [f"line {n}: {file}" for (n, _), file in zip(records, found, strict=True)]
+        columns["images"], rows, skipped = load_pictures(Pictures(found, size), names, cache=cache)
+        need(
+            len(rows) > 0,
+            lambda: (
+                f"None of the {len(names)} pictures of `{path}` can be read: {skipped[0].reason}"
+            ),
+        )
+    else:
+        arrays = load_arrays(npz := _archive(path, images))
+        need(
+            key in arrays,
+            lambda: f"`{npz}` has no `{key}`; it has {', '.join(f'`{k}`' for k in arrays)}.",
+        )
+        places = _places(path, records, len(arrays[key]))
+        columns["images"] = _Rows(as_images(arrays[key], key), places)
+        if "base_id" in arrays:
+            groups = arrays["base_id"][places]
+    columns["texts"] = batch_of_objects(captions[row][0] for row in rows)
+    columns["captions"] = batch_of_objects(captions[row] for row in rows)
+    columns["ids"] = np.array([records[row][0] for row in rows], np.int64)
+    if groups is not None:
+        columns["groups"] = np.unique(groups, return_inverse=True)[1][rows]
+    return Dataset(columns, name=path.name.split(".")[0], skipped=skipped)
+
+
+class _Rows:
+    """The rows of an array that the lines name, without copying the pictures."""
+
+    def __init__(self, array: NDArray[Any], places: NDArray[np.int64]) -> None:
+        self.array = array
+        self.places = places
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
+        return np.ascontiguousarray(self.array[self.places[rows]])
+
+
+def _records(path: Path) -> Any:
+    for number, line in read_lines(path):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"`{path}` line {number} is no JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise InputError(
+                f"`{path}` line {number} needs a JSON object; it has a {type(record).__name__}."
+            )
+        yield number, record
+
+
+def _captions(path: Path, number: int, record: dict[str, Any]) -> tuple[str, ...]:
+    found = next((record[key] for key in TEXT_KEYS if key in record), None)
+    texts = (found,) if isinstance(found, str) else tuple(found) if isinstance(found, list) else ()
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise InputError(
+            f"`{path}` line {number} needs a text, or a list of texts, under "
+            f"{', '.join(f'`{key}`' for key in TEXT_KEYS[:4])}; it has {sorted(record)[:8]}."
+        )
+    return texts
+
+
+def _file(path: Path, number: int, record: dict[str, Any], key: str) -> Path:
+    name = record.get(key)
+    if not isinstance(name, str):
+        raise InputError(f"`{path}` line {number} needs a path under `{key}`, as line 1 has.")
+    return path.parent / name
+
+
+def _archive(path: Path, images: str | Path | None) -> Path:
+    if images is not None:
+        given = Path(images)
+        beside = path.parent / given
+        return given if given.is_file() or not beside.is_file() else beside
+    stem = path.name.split(".")[0]
+    words = stem.split("_")
+    tried = [path.parent / f"{'_'.join(words[:k])}.npz" for k in range(len(words), 0, -1)]
+    for candidate in tried:
+        if candidate.is_file():
+            return candidate
+    raise InputError(
+        f"`{path}` names no pictures: its lines have none of "
+        f"{', '.join(f'`{key}`' for key in IMAGE_KEYS[:3])}, and beside it there is no "
+        f"{' or '.join(f'`{one.name}`' for one in tried)}. Pass `images`."
+    )
+
+
+def _places(path: Path, records: list[tuple[int, dict[str, Any]]], n: int) -> NDArray[np.int64]:
+    key = next((k for k in INDEX_KEYS if k in records[0][1]), None)
+    if key is None:
+        need(
+            len(records) == n,
+            lambda: (
+                f"`{path}` needs one line for each of {n} pictures, or an `index` in each line; it "
+                f"has {len(records)} lines."
+            ),
+        )
+        return np.arange(n)
+    places = []
+    for number, record in records:
+        place = record.get(key)
+        if type(place) is not int or not 0 <= place < n:
+            raise InputError(
+                f"`{path}` line {number} needs `{key}` from 0 to {n - 1}, a row of the pictures; "
+                f"it has {place!r}."
+            )
+        places.append(place)
+    return np.array(places, np.int64)
+
+
+def _groups(records: list[dict[str, Any]]) -> NDArray[Any] | None:
+    key = next((k for k in GROUP_KEYS if all(k in record for record in records)), None)
+    return None if key is None else np.array([str(record[key]) for record in records])

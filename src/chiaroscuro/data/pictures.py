@@ -1,0 +1,244 @@
+"""Image files and encoded bytes as uint8 arrays (h, w, 3): decoded when read, or once and kept."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chiaroscuro.data.dataset import Column, Skipped
+from chiaroscuro.data.extras import bring
+from chiaroscuro.errors import ChiaroError, need
+
+__all__ = ["EXTENSIONS", "Encodings", "Pictures", "as_images", "decode", "load_pictures"]
+
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+
+MAX_PIXELS = 1 << 28
+"""A picture that claims more is refused before it is decoded: a bomb, or not for training."""
+
+# what Pillow's decoders raise over broken bytes; anything else is our own mistake
+_BROKEN = (
+    *(OSError, SyntaxError, ValueError, EOFError, IndexError, KeyError, TypeError),
+    *(OverflowError, ZeroDivisionError, NotImplementedError, struct.error, zlib.error),
+    Warning,  # where the caller has made errors of them
+)
+
+Encoded = str | Path | bytes
+
+
+def decode(encoded: Encoded, size: int | None = None) -> NDArray[np.uint8]:
+    """The picture as (h, w, 3) uint8: upright, grey repeated, transparency laid on white.
+
+    Args:
+        encoded: a path, or the bytes of a file.
+        size: if given, the shorter side is brought to `size` (bilinear with antialiasing) and the
+            middle square is kept.
+
+    Example:
+        >>> decode(b"P6 2 1 255 " + bytes(range(6))).tolist()
+        [[[0, 1, 2], [3, 4, 5]]]
+    """
+    Image = bring("PIL.Image", "Reading pictures", "pillow")
+    name = (
+        f"`{encoded}`" if not isinstance(encoded, bytes) else f"A picture of {len(encoded)} bytes"
+    )
+    try:
+        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as file:
+            w, h = file.size
+            need(
+                0 < w * h <= MAX_PIXELS,
+                lambda: f"{name} claims {w} x {h} pixels; at most {MAX_PIXELS} are read.",
+            )
+            return np.array(_fit(_rgb(file), size), dtype=np.uint8)
+    except (*_BROKEN, Image.DecompressionBombError) as error:
+        if isinstance(error, ChiaroError):
+            raise
+        if isinstance(error, FileNotFoundError):
+            raise ChiaroError(f"{name} is not there.") from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ChiaroError(f"{name} cannot be decoded as a picture: {reason}") from error
+
+
+def _rgb(file: Any) -> Any:
+    ImageOps = bring("PIL.ImageOps", "Reading pictures", "pillow")
+    Image = bring("PIL.Image", "Reading pictures", "pillow")
+    if file.mode.startswith(("I", "F")):  # 16 bits and more: Pillow's own conversion would clip
+        values = np.asarray(file, dtype=np.float64)
+        top = 65535.0 if values.max(initial=0.0) > 255 else 255.0
+        file = Image.fromarray(np.clip(values * (255 / top), 0, 255).astype(np.uint8))
+    picture = ImageOps.exif_transpose(file)
+    if picture.has_transparency_data:
+        layered = picture.convert("RGBA")
+        white = Image.new("RGBA", layered.size, (255, 255, 255, 255))
+        picture = Image.alpha_composite(white, layered)
+    return picture.convert("RGB")
+
+
+def _fit(picture: Any, size: int | None) -> Any:
+    if size is None or picture.size == (size, size):
+        return picture
+    ImageOps = bring("PIL.ImageOps", "Reading pictures", "pillow")
+    Image = bring("PIL.Image", "Reading pictures", "pillow")
+    return ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)
+
+
+class Encodings(Protocol):
+    """Paths or encoded bytes by row: a list of paths, the members of an archive, a table's
+    column."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> Encoded: ...
+
+
+class Pictures:
+    """A column of encoded pictures, decoded when they are read.
+
+    A picture that cannot be decoded at that moment is an error with its name: pictures are left out
+    only when a data set is opened, where they are counted and listed.
+
+    Args:
+        encodings: where the pictures are.
+        size: as in `decode`; without it all pictures of a batch need one size.
+        rows: those that count, in this order; None for all.
+    """
+
+    def __init__(
+        self,
+        encodings: Encodings,
+        size: int | None = None,
+        rows: NDArray[np.int64] | None = None,
+    ) -> None:
+        need(
+            size is None or 1 <= size <= 4096,
+            lambda: f"`size` needs 1 to 4096 pixels; received `{size}`.",
+        )
+        self.encodings = encodings
+        self.size = size
+        self.rows = np.arange(len(encodings)) if rows is None else rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.uint8]:
+        if len(rows) == 0:
+            side = self.size or 0
+            return np.zeros((0, side, side, 3), np.uint8)
+        return _stack([decode(self.encoded(int(row)), self.size) for row in rows])
+
+    def encoded(self, row: int) -> Encoded:
+        return self.encodings[int(self.rows[row])]
+
+
+def load_pictures(
+    pictures: Pictures, names: Sequence[str], *, cache: bool = False, check: str = "decode"
+) -> tuple[Column, NDArray[np.int64], tuple[Skipped, ...]]:
+    """The column of those pictures that can be read, their rows, and the list of those that cannot.
+
+    Args:
+        pictures: all that were found.
+        names: what to call each in the list of the skipped.
+        cache: keep the decoded pictures in memory (n h w 3 bytes).
+        check: "decode" reads every picture once, so that training meets no surprise; "header" opens
+            each and trusts the rest; "none" trusts all.
+    """
+    need(
+        check in ("decode", "header", "none"),
+        lambda: f"`check` needs to be `decode`, `header` or `none`; received `{check}`.",
+    )
+    probe = _header if check == "header" else decode
+
+    def look(row: int) -> NDArray[np.uint8] | tuple[int, ...] | Skipped:
+        try:
+            seen = probe(pictures.encoded(row), pictures.size)
+        except (ChiaroError, OSError) as error:
+            return Skipped(names[row], str(error))
+        return seen if cache and isinstance(seen, np.ndarray) else np.shape(seen)
+
+    if check == "none" and not cache:
+        return pictures, np.arange(len(pictures)), ()
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        seen = list(pool.map(look, range(len(pictures))))
+    skipped = tuple(one for one in seen if isinstance(one, Skipped))
+    rows = np.array([i for i, one in enumerate(seen) if not isinstance(one, Skipped)], np.int64)
+    good = [seen[row] for row in rows]
+    if cache and check != "header":
+        return _stack([one for one in good if isinstance(one, np.ndarray)]), rows, skipped
+    kept = Pictures(pictures.encodings, pictures.size, pictures.rows[rows])
+    if cache:
+        return kept[np.arange(len(rows))], rows, skipped
+    if check == "decode" and pictures.size is None:
+        _one_size({tuple(shape) for shape in good if isinstance(shape, tuple)})
+    return kept, rows, skipped
+
+
+def as_images(array: NDArray[Any], name: str = "images") -> NDArray[np.uint8]:
+    """The array as (n, h, w, 3) uint8, grey repeated without a copy, channels last.
+
+    (n, h, w) and (n, h, w, 1) are grey; (n, 3, h, w) and (n, 1, h, w) are channels first, unless
+    the last dimension is itself 1 or 3.
+
+    Example:
+        >>> as_images(np.zeros((5, 8, 8), np.uint8)).shape
+        (5, 8, 8, 3)
+        >>> as_images(np.zeros((5, 3, 8, 8), np.uint8)).shape
+        (5, 8, 8, 3)
+    """
+    need(
+        array.dtype == np.uint8,
+        lambda: (
+            f"`{name}` needs uint8 from 0 to 255; received {array.dtype}"
+            + (f" from {array.min():g} to {array.max():g}" if _numeric(array) else "")
+            + ". Numbers that are no pictures go under `x`."
+        ),
+    )
+    if array.ndim == 3:
+        array = array[..., None]
+    need(
+        array.ndim == 4 and (array.shape[-1] in (1, 3) or array.shape[1] in (1, 3)),
+        lambda: (
+            f"`{name}` needs shape (n, h, w, 3), (n, 3, h, w) or (n, h, w); received {array.shape}."
+        ),
+    )
+    if array.shape[-1] not in (1, 3):
+        array = np.moveaxis(array, 1, -1)
+    return array if array.shape[-1] == 3 else np.broadcast_to(array, (*array.shape[:-1], 3))
+
+
+def _numeric(array: NDArray[Any]) -> bool:
+    return array.size > 0 and array.dtype.kind in "biuf"
+
+
+def _header(encoded: Encoded, size: int | None) -> tuple[int, ...]:
+    Image = bring("PIL.Image", "Reading pictures", "pillow")
+    try:
+        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as file:
+            return (*file.size[::-1], 3) if size is None else (size, size, 3)
+    except (*_BROKEN, Image.DecompressionBombError) as error:
+        raise ChiaroError(f"the header cannot be read: {error}") from error
+
+
+def _stack(pictures: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
+    _one_size({picture.shape for picture in pictures})
+    return np.stack(pictures) if pictures else np.zeros((0, 0, 0, 3), np.uint8)
+
+
+def _one_size(shapes: set[tuple[int, ...]]) -> None:
+    listed = sorted(shapes)
+    need(
+        len(listed) <= 1,
+        lambda: (
+            f"Pictures in one batch need one size; received {len(listed)} sizes, from "
+            f"{listed[0][0]} x {listed[0][1]} to {listed[-1][0]} x {listed[-1][1]}. Pass `size`, "
+            "for example `folder('photos', size=64)`."
+        ),
+    )

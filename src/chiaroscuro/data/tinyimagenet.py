@@ -1,0 +1,80 @@
+"""TinyImageNet: 200 classes, 64 x 64, in the layout of its official archive."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from chiaroscuro.data.dataset import Column, Dataset, batch_of_objects, relative
+from chiaroscuro.data.pictures import Pictures, load_pictures
+from chiaroscuro.errors import InputError, need
+
+__all__ = ["TINY_FOLDER", "is_tiny_imagenet", "read_tiny_imagenet"]
+
+TINY_FOLDER = "tiny-imagenet-200"
+
+
+def read_tiny_imagenet(
+    path: str | Path, size: int | None = None, cache: bool = False, check: str = "header"
+) -> Dataset:
+    """TinyImageNet from its unpacked archive; the official `val` is the test side.
+
+    The official `test` pictures have no published labels and are left alone. Classes are numbered
+    as in `wnids.txt` sorted, and named by the first word of `words.txt`.
+
+    Args:
+        path: the folder with `wnids.txt`, `train` and `val` in it.
+        size, cache, check: as for a folder of pictures; the archive has a checksum, so by default
+            only headers are looked at.
+    """
+    root = Path(path)
+    need(
+        is_tiny_imagenet(root),
+        lambda: (
+            f"`{root}` needs `wnids.txt`, `train` and `val/val_annotations.txt`, and lacks one."
+        ),
+    )
+    wnids = sorted((root / "wnids.txt").read_text().split())
+    place = {wnid: label for label, wnid in enumerate(wnids)}
+    files: list[Path] = []
+    labels: list[int] = []
+    for wnid in wnids:
+        found = sorted((root / "train" / wnid / "images").glob("*.JPEG"))
+        need(bool(found), lambda wnid=wnid: f"`{root}` has no training pictures of `{wnid}`.")
+        files += found
+        labels += [place[wnid]] * len(found)
+    n_train = len(files)
+    notes = root / "val" / "val_annotations.txt"
+    for number, line in enumerate(notes.read_text().splitlines(), start=1):
+        name, wnid, *_ = [*line.split("\t"), "", ""]
+        if wnid not in place or "/" in name or "\\" in name:
+            raise InputError(
+                f"`{notes}` line {number} needs a file and a known class: {line[:60]!r}."
+            )
+        files.append(root / "val" / "images" / name)
+        labels.append(place[wnid])
+    names = [relative(file, root) for file in files]
+    images, rows, skipped = load_pictures(Pictures(files, size), names, cache=cache, check=check)
+    need(len(rows) > 0, lambda: f"None of the {len(files)} pictures in `{root}` can be read.")
+    columns: dict[str, Column] = {
+        "images": images,
+        "labels": np.array(labels, np.int64)[rows],
+        "split": (rows >= n_train).astype(np.uint8),
+        "ids": batch_of_objects(names[row] for row in rows),
+    }
+    return Dataset(columns, "tiny_imagenet", _words(root, wnids), skipped=skipped)
+
+
+def is_tiny_imagenet(path: Path) -> bool:
+    """Whether a folder has the official layout."""
+    return (path / "wnids.txt").is_file() and (path / "val" / "val_annotations.txt").is_file()
+
+
+def _words(root: Path, wnids: list[str]) -> tuple[str, ...]:
+    file = root / "words.txt"
+    if not file.is_file():
+        return tuple(wnids)
+    pairs = (line.split("\t", 1) for line in file.read_text().splitlines() if "\t" in line)
+    named = {wnid: words.split(",")[0].strip() for wnid, words in pairs}
+    return tuple(named.get(wnid, wnid) for wnid in wnids)

@@ -1,0 +1,509 @@
+"""Several ranks, one batch: the only file that communicates.
+
+The loss of a batch spread over ranks is a sum of one share per rank. A rank holds its own rows,
+gathers those of the others where its objective needs them, and computes its share; the backward
+pass of the gather adds up what the shares of all ranks ask of its rows. Nothing here depends on
+how many rows a rank has, none included, and a rank that must refuse its input makes all of them
+refuse it, with the same sentence: nobody waits for someone who has left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.numerics import require_finite, wide
+from chiaroscuro.objectives import Objective
+
+__all__ = [
+    "average_gradients",
+    "barrier",
+    "distributed_loss",
+    "gather_rows",
+    "is_first",
+    "rank",
+    "share_buffers",
+    "world_size",
+]
+
+Group = Any  # torch.distributed.ProcessGroup, which a build of torch may lack
+
+_CALL = "distributed_loss(objective, z1, z2)"
+_DTYPES = (
+    *(torch.float32, torch.float64, torch.float16, torch.bfloat16),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+)
+_DRIFT = 1e-4
+"""Sums of an objective's parameters further apart than this are no longer rounding."""
+
+
+# ---- who is there ----
+
+
+def world_size(group: Group = None) -> int:
+    """How many ranks share the work; 1 where no process group was initialised.
+
+    Example:
+        >>> world_size(), rank(), is_first()
+        (1, 0, True)
+    """
+    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank(group: Group = None) -> int:
+    """Which of the ranks this is; 0 where no process group was initialised."""
+    return dist.get_rank(group) if dist.is_available() and dist.is_initialized() else 0
+
+
+def is_first(group: Group = None) -> bool:
+    """Whether this is the rank that writes files and speaks."""
+    return rank(group) == 0
+
+
+def barrier(group: Group = None) -> None:
+    """Wait here until every rank has come."""
+    if world_size(group) > 1:
+        _exchange([], "", group)
+
+
+# ---- the loss ----
+
+
+def distributed_loss(
+    objective: Objective,
+    z1: Tensor,
+    z2: Tensor | None = None,
+    labels: Tensor | None = None,
+    queue: Tensor | None = None,
+    *,
+    gradients: str = "averaged",
+    group: Group = None,
+) -> Tensor:
+    """The loss of the whole batch whose rows are spread over the ranks, the same on every rank.
+
+        loss = objective([z1 of rank 0; z1 of rank 1; ...], [z2 of rank 0; ...]) = sum_r share_r
+
+    After the gradients of all ranks have been averaged (as `DistributedDataParallel` does) or
+    summed, those of the encoder and of the objective's own parameters are the gradients of that
+    loss. What a share is follows from what the objective declares to reduce over:
+
+        "anchors"   the anchors of rank r against the candidates of all
+        "batch"     the whole loss divided by the number of ranks
+        "samples"   the mean over the samples of rank r, times their share n_r / n
+
+    All ranks have to call this, and `backward` as well, in the same order. Local batches may
+    differ in length; a rank may have no rows at all (then it passes z of shape (0, d)).
+    Parameters of the objective, such as a learnable temperature, live outside the encoder's
+    `DistributedDataParallel`: call `average_gradients(objective.parameters())` after `backward`.
+
+    Relations: without a process group, or with one rank, it is `objective(z1, z2, labels, queue)`.
+
+    Args:
+        objective: any objective; the same on every rank.
+        z1: this rank's rows of one view, (n_r, d).
+        z2: of the other view, or None for an objective that takes one.
+        labels: one integer for each of this rank's rows.
+        queue: extra candidates, (m, d): the same on every rank, as MoCo replicates it
+            [he2020moco, Sec. 3.3]. Only its shape is compared. Where it wants a gradient, that
+            follows the same convention as a parameter's.
+        gradients: "averaged" if they will be divided by the number of ranks, "summed" if not.
+        group: a process group; the default one if None.
+
+    Numerics: half precision travels as it is; gradients are added in float32 at least. A row that
+    is not finite, tensors that do not fit, embeddings that differ in dimension or dtype, or labels
+    on some ranks only raise the same sentence on every rank. Differentiating twice is refused.
+
+    References:
+        radford2021clip, he2020moco
+
+    Example:
+        >>> from chiaroscuro.objectives import InfoNCE
+        >>> round(float(distributed_loss(InfoNCE(), torch.eye(4), torch.eye(4))), 6)
+        0.594438
+    """
+    need(
+        isinstance(objective, Objective),
+        lambda: f"`{_CALL}` needs an objective; received {type(objective).__name__}.",
+    )
+    need(
+        gradients in ("averaged", "summed"),
+        lambda: (
+            f'`distributed_loss(gradients)` needs "averaged" or "summed"; received {gradients!r}.'
+        ),
+    )
+    ranks, me = world_size(group), rank(group)
+    if ranks == 1:
+        return objective(z1, z2, labels, queue)
+    headers = _introduced(objective, z1, z2, labels, queue, group)
+    counts = [int(header.n) for header in headers]
+    z1, z2 = _joined(z1, headers, "z1"), None if z2 is None else _joined(z2, headers, "z2")
+    if objective.reduces != "samples":
+        z1, z2 = _gathered_views(z1, z2, counts, objective.reduces == "batch", group)
+        labels = None if labels is None else _gathered(labels.to(z1.device), counts, group)
+    share, failure = torch.zeros(()), ""
+    try:
+        share = _share(objective, (z1, z2, labels, queue), counts, me)
+    except ChiaroError as error:
+        failure = str(error)
+    shares = _exchange([float(share.detach())], failure, group)
+    return _Whole.apply(
+        share, math.fsum(s for (s,) in shares), ranks if gradients == "averaged" else 1
+    )
+
+
+Batch = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
+
+
+def _share(objective: Objective, batch: Batch, counts: list[int], me: int) -> Tensor:
+    """What this rank adds to the loss: the shares of all ranks sum to it."""
+    n, total = counts[me], sum(counts)
+    if objective.reduces == "samples":
+        need(
+            total >= objective.least,
+            lambda: (
+                f"`{_CALL}` needs at least {objective.least} pairs on all {len(counts)} ranks "
+                f"together; received {total}."
+            ),
+        )
+        return objective(*batch) * (n / total) if n else _nothing(*batch[:2])
+    if objective.reduces == "anchors":
+        start = sum(counts[:me])
+        return objective(*batch, window=(start, start + n))
+    return objective(*batch) / len(counts)
+
+
+def _nothing(z1: Tensor, z2: Tensor | None) -> Tensor:
+    """The share of a rank without rows: zero, and yet the root of a backward pass."""
+    return wide(z1).sum() if z2 is None else wide(z1).sum() + wide(z2).sum()
+
+
+class _Whole(torch.autograd.Function):
+    """The value of the whole loss, with the gradient of this rank's share times a factor."""
+
+    @staticmethod
+    def forward(ctx: Any, share: Tensor, value: float, factor: int) -> Tensor:
+        ctx.factor = factor
+        return torch.full_like(share, value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return grads[0] * ctx.factor, None, None
+
+
+class _Gather(torch.autograd.Function):
+    """The rows of all ranks; their gradient is summed over all ranks, and each takes its own.
+
+    Where every rank computes the same share, it knows the sum without asking.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, counts: list[int], alike: bool, group: Group) -> Tensor:
+        ctx.counts, ctx.alike, ctx.group, ctx.dtype = counts, alike, group, rows.dtype
+        return wide(_gathered(rows, counts, group))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        me = rank(ctx.group)
+        own = slice(sum(ctx.counts[:me]), sum(ctx.counts[: me + 1]))
+        g, factor = (grads[0], len(ctx.counts)) if ctx.alike else (_summed(grads[0], ctx.group), 1)
+        return (g[own] * factor).to(ctx.dtype), None, None, None
+
+
+def _gathered_views(
+    z1: Tensor, z2: Tensor | None, counts: list[int], alike: bool, group: Group
+) -> tuple[Tensor, Tensor | None]:
+    """Both views in one message, so that no two ranks can mistake their order."""
+    if z2 is None:
+        return _Gather.apply(z1, counts, alike, group), None
+    common = torch.promote_types(z1.dtype, z2.dtype)
+    rows = torch.cat([z1.to(common), z2.to(common)], dim=1)
+    z1, z2 = _Gather.apply(rows, counts, alike, group).chunk(2, dim=1)
+    return z1, z2
+
+
+# ---- agreeing before anyone waits ----
+
+
+class _Header(NamedTuple):
+    """What a rank tells the others about its input; all zero from one that refuses it."""
+
+    n: float = 0
+    d: float = 0
+    z1: float = 0
+    """Index of the dtype, from 1; 0 if there is none."""
+    z2: float = 0
+    labels: float = 0
+    queue: float = 0
+    """Rows, from 1; 0 if there is none."""
+    enabled: float = 0
+    """Whether gradients are recorded at all."""
+    z1_wants: float = 0
+    z2_wants: float = 0
+    """Whether a view requires its gradient."""
+    parameters: float = 0
+    """The sum of the objective's parameters."""
+
+
+def _whole_number(x: float) -> str:
+    return f"{x:.0f}"
+
+
+def _truth(x: float) -> str:
+    return str(bool(x))
+
+
+def _dtype_name(index: float) -> str:
+    return str(_DTYPES[int(index) - 1]).removeprefix("torch.") if index else "none"
+
+
+def _rows(count: float) -> str:
+    return f"{count - 1:.0f} rows" if count else "none"
+
+
+_SAME: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("d", "the dimension", _whole_number),
+    ("z1", "the dtype of `z1`", _dtype_name),
+    ("z2", "the dtype of `z2`", _dtype_name),
+    ("labels", "whether there are `labels`", _truth),
+    ("queue", "the queue", _rows),
+    ("enabled", "`torch.is_grad_enabled()`", _truth),
+)
+"""Fields of a header that all ranks share, what they are, and how one is shown."""
+
+
+def _introduced(
+    objective: Objective,
+    z1: Tensor,
+    z2: Tensor | None,
+    labels: Tensor | None,
+    queue: Tensor | None,
+    group: Group,
+) -> list[_Header]:
+    """Every rank's header, after all have found them to fit together."""
+    header, failure = _Header(), ""
+    try:
+        header = _header(objective, z1, z2, labels, queue)
+    except ChiaroError as error:
+        failure = str(error)
+    headers = [_Header(*row) for row in _exchange(header, failure, group)]
+    for field, what, show in _SAME:
+        _alike(_CALL, what, [getattr(h, field) for h in headers], show)
+    for name in ("z1", "z2"):
+        wants = [getattr(h, f"{name}_wants") if h.n else None for h in headers]
+        _alike(_CALL, f"`{name}.requires_grad`", wants, _truth)
+    least = min(h.parameters for h in headers)
+    drift = max(h.parameters for h in headers) - least
+    _alike(
+        _CALL,
+        "the parameters of the objective, such as its temperature,",
+        [h.parameters if drift > _DRIFT * max(1.0, abs(least)) else 0.0 for h in headers],
+        lambda x: f"a sum of {x:.6g}",
+        " Average their gradients before each step: `average_gradients(objective.parameters())`.",
+    )
+    return headers
+
+
+def _header(
+    objective: Objective,
+    z1: Tensor,
+    z2: Tensor | None,
+    labels: Tensor | None,
+    queue: Tensor | None,
+) -> _Header:
+    """What this rank has, checked as far as one can without the others."""
+    for name, z in (("z1", z1), ("z2", z2), ("queue", queue)):
+        need(
+            (z is None and name != "z1")
+            or (isinstance(z, Tensor) and z.dtype in _DTYPES[:4] and z.ndim == 2),
+            lambda z=z, name=name: (
+                f"`{_CALL}` needs floating-point matrices (n, d); received "
+                f"`{name}` of {_described(z)}."
+            ),
+        )
+    n, d = z1.shape
+    need(
+        z2 is None or z2.shape == z1.shape,
+        lambda: (
+            f"`{_CALL}` needs `z1.shape == z2.shape == (n, d)`; received "
+            f"{_described(z1)} and {_described(z2)}. The two views of a batch must "
+            "stay paired: check `drop_last`."
+        ),
+    )
+    need(
+        labels is None
+        or (isinstance(labels, Tensor) and labels.dtype in _DTYPES[4:] and labels.shape == (n,)),
+        lambda: (
+            f"`{_CALL}` needs one integer label for each of {n} rows; received "
+            f"{_described(labels)}."
+        ),
+    )
+    require_finite(_CALL, z1=z1, z2=z2)
+    enabled = torch.is_grad_enabled()
+    return _Header(
+        n=n,
+        d=d,
+        z1=1 + _DTYPES.index(z1.dtype),
+        z2=0 if z2 is None else 1 + _DTYPES.index(z2.dtype),
+        labels=labels is not None,
+        queue=0 if queue is None else 1 + len(queue),
+        enabled=enabled,
+        z1_wants=enabled and z1.requires_grad,
+        z2_wants=enabled and z2 is not None and z2.requires_grad,
+        parameters=sum(float(p.detach().double().sum()) for p in objective.parameters()),
+    )
+
+
+def _joined(z: Tensor, headers: list[_Header], name: str) -> Tensor:
+    """Rows that take part in the backward pass if any rank's do: it communicates."""
+    if z.requires_grad or not any(getattr(header, f"{name}_wants") for header in headers):
+        return z
+    return z.detach().requires_grad_()
+
+
+def _alike(
+    call: str,
+    what: str,
+    values: Sequence[float | None],
+    show: Callable[[Any], str],
+    advice: str = "",
+) -> None:
+    """Refuse values that differ between ranks (None counts for nothing), naming who has which."""
+    holders: dict[float, list[int]] = {}
+    for r, value in enumerate(values):
+        if value is not None:
+            holders.setdefault(value, []).append(r)
+    need(
+        len(holders) <= 1,
+        lambda: (
+            f"`{call}` needs {what} to be the same on every rank; received "
+            + ", ".join(
+                f"{show(value)} on rank{'s' if len(who) > 1 else ''} {', '.join(map(str, who))}"
+                for value, who in holders.items()
+            )
+            + f".{advice}"
+        ),
+    )
+
+
+def _described(x: object) -> str:
+    return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"
+
+
+def _exchange(numbers: Iterable[float], failure: str, group: Group) -> list[list[float]]:
+    """The numbers of every rank, in rank order; or a failure of any of them, raised on all.
+
+    Every rank gives as many numbers, and the empty text if it has not failed.
+    """
+    text = failure.encode()
+    mine = torch.tensor([len(text), *map(float, numbers)], dtype=torch.float64)
+    rows = _gathered(mine[None], [1] * world_size(group), group).tolist()
+    lengths = [int(row[0]) for row in rows]
+    if any(lengths):
+        spoken = _gathered(torch.tensor(list(text), dtype=torch.uint8), lengths, group)
+        bounds = [sum(lengths[:r]) for r in range(len(lengths) + 1)]
+        sentences = [bytes(spoken[a:b].tolist()).decode() for a, b in pairwise(bounds)]
+        first = next(r for r, sentence in enumerate(sentences) if sentence)
+        where = f"On rank {first} of {len(rows)}: " if len(set(sentences)) > 1 else ""
+        raise InputError(where + sentences[first])
+    return [row[1:] for row in rows]
+
+
+# ---- rows, gradients and buffers ----
+
+
+def gather_rows(t: Tensor, group: Group = None) -> Tensor:
+    """The rows of all ranks in rank order, without gradient; each may bring another number of them.
+
+    Args:
+        t: this rank's rows, (n_r, ...), of real numbers, integers or truth values.
+        group: a process group; the default one if None.
+
+    Example:
+        >>> gather_rows(torch.arange(3))
+        tensor([0, 1, 2])
+    """
+    t = t.detach()
+    if world_size(group) == 1:
+        return t
+    failure = ""
+    if t.ndim == 0 or t.dtype not in _DTYPES:
+        failure = f"`gather_rows(t)` needs rows of numbers; received {_described(t)}."
+    mine = [0, 0, 0] if failure else [len(t), math.prod(t.shape[1:]), _DTYPES.index(t.dtype) + 1]
+    counts, widths, dtypes = zip(*_exchange(mine, failure, group), strict=True)
+    _alike("gather_rows(t)", "the size of a row", widths, _whole_number)
+    _alike("gather_rows(t)", "the dtype", dtypes, _dtype_name)
+    return _gathered(t, [int(n) for n in counts], group)
+
+
+def average_gradients(parameters: Iterable[nn.Parameter], group: Group = None) -> None:
+    """Replace every gradient by its mean over the ranks.
+
+    For parameters that no `DistributedDataParallel` looks after, such as the temperature of an
+    objective. A rank without a gradient counts as zero; a parameter without one on any rank
+    keeps None.
+
+    Args:
+        parameters: the same, in the same order, on every rank.
+        group: a process group; the default one if None.
+    """
+    wanted = [p for p in parameters if p.requires_grad]
+    ranks = world_size(group)
+    if ranks == 1 or not wanted:
+        return
+    present = _exchange([p.grad is not None for p in wanted], "", group)
+    for p, anyone in zip(wanted, map(any, zip(*present, strict=True)), strict=True):
+        if anyone:
+            own = torch.zeros_like(p) if p.grad is None else p.grad
+            p.grad = _summed(own, group).div_(ranks)
+
+
+def share_buffers(module: nn.Module, group: Group = None) -> None:
+    """Give every rank the buffers of the first, such as the running statistics of BatchNorm.
+
+    Args:
+        module: the same on every rank.
+        group: a process group; the default one if None.
+    """
+    buffers = [buffer.detach() for buffer in module.buffers()]
+    if world_size(group) == 1 or not buffers:
+        return
+    parcels = [buffer.reshape(-1).view(torch.uint8).to(_device(group)) for buffer in buffers]
+    shared = torch.cat(parcels)
+    dist.broadcast(shared, group=group, group_src=0)
+    for buffer, parcel in zip(buffers, shared.split([len(p) for p in parcels]), strict=True):
+        buffer.copy_(parcel.to(buffer.device).clone().view(buffer.dtype).view(buffer.shape))
+
+
+def _gathered(t: Tensor, counts: list[int], group: Group) -> Tensor:
+    """The rows of all ranks, whose numbers are known; as bytes, which every backend can send."""
+    width = math.prod(t.shape[1:])
+    mine = t.detach().reshape(len(t), width).contiguous().view(torch.uint8)
+    padded = mine.new_zeros(max(counts), mine.shape[1], device=_device(group))
+    padded[: len(mine)] = mine
+    everyone = padded.new_empty(len(counts), *padded.shape)
+    dist.all_gather(list(everyone.unbind(0)), padded, group=group)
+    rows = torch.cat([theirs[:n] for theirs, n in zip(everyone, counts, strict=True)])
+    return rows.to(t.device).view(t.dtype).reshape(sum(counts), *t.shape[1:])
+
+
+def _summed(t: Tensor, group: Group) -> Tensor:
+    """The sum over ranks, as a new tensor."""
+    total = t.detach().to(_device(group), copy=True, memory_format=torch.contiguous_format)
+    dist.all_reduce(total, group=group)
+    return total.to(t.device)
+
+
+def _device(group: Group) -> torch.device:
+    """Where the backend wants its tensors."""
+    if dist.get_backend(group) == "nccl":
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")

@@ -1,0 +1,36 @@
+"""Models: encoders and projectors whose output dimension is known, and what is done with them."""
+
+from chiaroscuro.models.adapter import Adapter, from_timm, from_torchvision, from_transformers
+from chiaroscuro.models.describe import Description, describe
+from chiaroscuro.models.features import features
+from chiaroscuro.models.foreign import load_foreign
+from chiaroscuro.models.mlp import MLP
+from chiaroscuro.models.model import Model
+from chiaroscuro.models.momentum import Momentum
+from chiaroscuro.models.packing import pack, unpack
+from chiaroscuro.models.projector import Projector
+from chiaroscuro.models.resnet import ResNet
+from chiaroscuro.models.sequence import SequenceTransformer
+from chiaroscuro.models.table import Table
+from chiaroscuro.models.vit import ViT
+
+__all__ = [
+    "MLP",
+    "Adapter",
+    "Description",
+    "Model",
+    "Momentum",
+    "Projector",
+    "ResNet",
+    "SequenceTransformer",
+    "Table",
+    "ViT",
+    "describe",
+    "features",
+    "from_timm",
+    "from_torchvision",
+    "from_transformers",
+    "load_foreign",
+    "pack",
+    "unpack",
+]

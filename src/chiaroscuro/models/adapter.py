@@ -1,0 +1,252 @@
+"""Models from elsewhere: any module, and those of timm, transformers and torchvision."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.models.foreign import load_foreign, put
+from chiaroscuro.models.model import Model, positive
+
+__all__ = ["Adapter", "from_timm", "from_torchvision", "from_transformers"]
+
+_HEADS = ("fc", "classifier", "heads", "head")
+# what a module of theirs may raise over an input it does not take
+_REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, AssertionError)
+
+
+class Adapter(Model):
+    """Any module as a model: one vector per sample, of known dimension.
+
+    An output (n, d) stays as it is; a map (n, d, height, width) is averaged over its positions and
+    tokens (n, t, d) over t.
+
+    Args:
+        module: the network; it is used, not copied.
+        d: its output dimension. None finds it with a forward pass on `example`, or on zeros that
+            fit its first layer.
+        example: samples the module takes, if its first layer does not tell.
+
+    Example:
+        >>> Adapter(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 5))).d
+        5
+    """
+
+    def __init__(self, module: nn.Module, d: int | None = None, example: Tensor | None = None):
+        super().__init__()
+        need(
+            isinstance(module, nn.Module),
+            lambda: f"`Adapter(module)` needs an `nn.Module`; received `{type(module).__name__}`.",
+        )
+        self.module = module
+        self.origin: str | None = None
+        self._example = None if example is None else example[:1].detach().clone()
+        if d is None:
+            d = self._probe()
+        positive(self, d=d)
+        self.d = d
+
+    def forward(self, *args: Any) -> Tensor:
+        return _vectors(type(self.module).__name__, self.module(*args))
+
+    def example(self, n: int = 2) -> Tensor:
+        if self._example is None:
+            self._probe()
+        return torch.cat([self._example] * n)  # type: ignore[list-item]
+
+    def _probe(self) -> int:
+        modes = {module: module.training for module in self.module.modules()}
+        generator = torch.get_rng_state()
+        device = next((p.device for p in self.module.parameters()), torch.device("cpu"))
+        tried = []
+        self.module.eval()
+        try:
+            for x in [self._example] if self._example is not None else _guesses(self.module):
+                try:
+                    with torch.no_grad():
+                        d = self(x.to(device)).shape[1]
+                except _REFUSALS as error:
+                    tried.append(f"{tuple(x.shape)}: {str(error).strip().splitlines()[0][:120]}")
+                    continue
+                self._example = x[:1]
+                return d
+        finally:
+            torch.set_rng_state(generator)
+            for module, mode in modes.items():
+                module.training = mode
+        raise InputError(
+            f"`Adapter({type(self.module).__name__})` needs `d=` or an `example=` batch: its "
+            f"output dimension could not be found by {len(tried)} trial inputs"
+            + (f", the last of shape {tried[-1].removesuffix('.')}." if tried else ".")
+        )
+
+    def __repr__(self) -> str:
+        return self.origin or f"Adapter(module=<{type(self.module).__name__}>, d={self.d})"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+def _vectors(name: str, h: Any) -> Tensor:
+    need(
+        isinstance(h, Tensor) and h.ndim in (2, 3, 4),
+        lambda: (
+            f"`Adapter({name})` needs an output (n, d), (n, t, d) or "
+            "(n, d, height, width); received "
+            f"{tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__}."
+        ),
+    )
+    return {2: lambda: h, 3: lambda: h.mean(1), 4: lambda: h.mean((2, 3))}[h.ndim]()
+
+
+def _guesses(module: nn.Module) -> Iterator[Tensor]:
+    """Zeros that the first layer with a known input would take, smallest first."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            yield torch.zeros(2, part.in_features)
+        elif isinstance(part, nn.Conv1d):
+            yield from (torch.zeros(2, part.in_channels, side) for side in (32, 256))
+        elif isinstance(part, nn.Conv2d):
+            yield from (torch.zeros(2, part.in_channels, side, side) for side in (32, 64, 224))
+        elif isinstance(part, nn.Embedding):
+            yield from (torch.zeros(shape, dtype=torch.long) for shape in ((2, 8), (2,)))
+        else:
+            continue
+        return
+
+
+def from_torchvision(name: str, weights: str | os.PathLike | None = None) -> Adapter:
+    """An image model of torchvision without its classifier, untrained or with a file's weights.
+
+    Nothing is downloaded: `weights` is a file you have, read as `load_foreign` reads it.
+
+    Args:
+        name: as in `torchvision.models.list_models()`.
+        weights: of the model with its classifier.
+    """
+    models = _library("from_torchvision", name, "torchvision.models")
+    _known("from_torchvision", name, models.list_models(module=models))
+    module = models.get_model(name, weights=None, **_quiet(name))
+    if weights is not None:
+        put(module, load_foreign(weights))
+    head = next((head for head in _HEADS if hasattr(module, head)), None)
+    need(head is not None, lambda: f"`from_torchvision({name!r})` finds no classifier to remove.")
+    setattr(module, str(head), nn.Identity())
+    adapter = Adapter(module, example=torch.zeros(2, 3, 224, 224))
+    return _named(adapter, "from_torchvision", name=name, weights=weights)
+
+
+def _quiet(name: str) -> dict[str, bool]:
+    """These two announce by a warning that their own initialisation is slow."""
+    return {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+
+
+def from_timm(name: str, channels: int = 3, weights: str | os.PathLike | None = None) -> Adapter:
+    """An image model of timm without its classifier, untrained or with a file's weights.
+
+    Nothing is downloaded: `weights` is a file you have, read as `load_foreign` reads it.
+
+    Args:
+        name: as in `timm.list_models()`.
+        channels: of the input.
+        weights: of the model with its classifier.
+    """
+    timm = _library("from_timm", name, "timm")
+    _known("from_timm", name, timm.list_models())
+    module = timm.create_model(name, pretrained=False, in_chans=channels)
+    if weights is not None:
+        put(module, load_foreign(weights))
+    module.reset_classifier(0)
+    size = tuple(getattr(module, "default_cfg", {}).get("input_size", (3, 224, 224)))[1:]
+    adapter = Adapter(module, example=torch.zeros(2, channels, *size))
+    return _named(adapter, "from_timm", name=name, channels=channels, weights=weights)
+
+
+def from_transformers(name: str, pool: str = "mean") -> Adapter:
+    """A text model of transformers from a local folder or the local cache.
+
+    Its forward takes tokens (n, t) and, if there is padding, a mask that is True (or 1) at real
+    tokens. Nothing is downloaded, and no weights but safetensors are read.
+
+    Args:
+        name: a folder, or a name whose files are in the cache already.
+        pool: "mean" over the real tokens, or "cls", the first.
+    """
+    need(
+        pool in ("mean", "cls"),
+        lambda: f"`from_transformers(pool={pool!r})` needs `'mean'` or `'cls'`.",
+    )
+    transformers = _library("from_transformers", name, "transformers")
+    try:
+        module = transformers.AutoModel.from_pretrained(
+            name, local_files_only=True, use_safetensors=True
+        )
+    except OSError:
+        raise ChiaroError(
+            f"`from_transformers({name!r})` finds no such model on this machine, and downloads "
+            "nothing. Give a folder with `config.json` and `model.safetensors`."
+        ) from None
+    except ValueError as error:
+        raise InputError(
+            f"`from_transformers({name!r})` cannot build it: {str(error).splitlines()[0][:200]}"
+        ) from None
+    adapter = Adapter(_Pooled(module, pool), d=module.config.hidden_size)
+    return _named(adapter, "from_transformers", name=name, pool=pool)
+
+
+class _Pooled(nn.Module):
+    def __init__(self, module: nn.Module, pool: str):
+        super().__init__()
+        self.module, self.pool = module, pool
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        mask = torch.ones_like(tokens) if mask is None else mask.long()
+        states = self.module(input_ids=tokens, attention_mask=mask).last_hidden_state
+        if self.pool == "cls":
+            return states[:, 0]
+        share = mask.to(states.dtype)
+        return (states * share[:, :, None]).sum(1) / share.sum(1, keepdim=True).clamp(min=1)
+
+
+def _library(call: str, name: str, package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        missing = (error.name or package).partition(".")[0]
+        raise ChiaroError(
+            f"`{call}({name!r})` needs the package `{missing}`, which is not installed: "
+            f"`pip install {package.partition('.')[0]}`."
+        ) from None
+    except (ImportError, RuntimeError, OSError) as error:  # built for another torch, mostly
+        raise ChiaroError(
+            f"`{call}({name!r})` needs the package `{package.partition('.')[0]}`, which is "
+            f"installed but does not load: {str(error).strip().splitlines()[0][:200]}. Does it "
+            f"fit torch {torch.__version__}?"
+        ) from None
+
+
+def _known(call: str, name: str, known: Iterable[str]) -> None:
+    known = list(known)
+    if name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        raise InputError(
+            f"`{call}({name!r})` is not among its {len(known)} models"
+            + (f"; did you mean `{close[0]}`?" if close else ".")
+        )
+
+
+def _named(adapter: Adapter, call: str, **arguments: object) -> Adapter:
+    """The adapter, printing as the call that makes it again."""
+    plain = {k: os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in arguments.items()}
+    written = ", ".join(f"{k}={v!r}" for k, v in plain.items() if v is not None)
+    adapter.origin = f"{call}({written})"
+    return adapter

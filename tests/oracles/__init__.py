@@ -1,0 +1,1 @@
+"""What the objects must equal: loop transcriptions (`naive`) and closed forms (`closed`)."""
