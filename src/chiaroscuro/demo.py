@@ -32,8 +32,12 @@ def main(out: str | None = None) -> None:
         "spectral": cs.SpectralContrastive(),
         "VICReg": cs.VICReg(),
     }
-    print(f"{CLUSTERS} hidden groups of {SIZE} points, known only through pairs; {STEPS} steps each")
-    print(f"{'objective':12s} {'loss':>18s} {'attract':>9s} {'repel':>9s} {'purity':>14s} {'s':>5s}")
+    print(
+        f"{CLUSTERS} hidden groups of {SIZE} points, known only through pairs; {STEPS} steps each"
+    )
+    print(
+        f"{'objective':12s} {'loss':>18s} {'attract':>9s} {'repel':>9s} {'purity':>14s} {'s':>5s}"
+    )
     rows = {}
     for name, objective in objectives.items():
         row = rows[name] = untangle(objective) | {"objective": repr(objective)}
@@ -58,7 +62,7 @@ def untangle(objective: cs.Objective, seed: int = 0) -> dict:
     optimiser = torch.optim.Adam([z], lr=RATE)
     started = time.perf_counter()
     before, first = purity(z, group), 0.0
-    for step in range(STEPS):
+    for _ in range(STEPS):
         one = torch.randperm(len(group), generator=draw)[:PAIRS]
         other = group[one] + CLUSTERS * torch.randint(SIZE, (PAIRS,), generator=draw)
         loss = objective(z[one], z[other])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-__all__ = ["ChiaroError", "InputError", "SpecError", "need"]
+__all__ = ["ChiaroError", "InputError", "SpecError", "need", "number"]
 
 
 class ChiaroError(Exception):
@@ -32,3 +33,21 @@ def need(condition: bool, sentence: str | Callable[[], str]) -> None:
     """
     if not condition:
         raise InputError(sentence if isinstance(sentence, str) else sentence())
+
+
+def number(call: str, name: str, x: object, least: float = 0.0, above: bool = False) -> float:
+    """x as a float, if it is a finite number of at least `least` (or above it); else a sentence.
+
+    Example:
+        >>> number("Weighted", "weight", 2)
+        2.0
+        >>> number("Lp", "p", 0, above=True)
+        Traceback (most recent call last):
+        chiaroscuro.errors.InputError: `Lp(p)` needs a finite number above 0.0; received 0.
+    """
+    if isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x):
+        value = float(x)
+        if value > least or (value == least and not above):
+            return value
+    bound = f"above {least}" if above else f"of at least {least}"
+    raise InputError(f"`{call}({name})` needs a finite number {bound}; received {x!r}.")

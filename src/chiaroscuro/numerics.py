@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from chiaroscuro.errors import need
 
 __all__ = [
     "NEAR",
+    "full_precision",
     "paired_power",
     "paired_squared",
     "power",
@@ -35,6 +38,19 @@ _PAIRS_AT_ONCE = 1 << 15
 def wide(z: Tensor) -> Tensor:
     """The tensor in at least float32: half precision is an input format, never an accumulator."""
     return z if z.dtype in (torch.float32, torch.float64) else z.float()
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """No autocast and no reduced-precision products inside: logits are divided by tau."""
+    with ExitStack() as stack:
+        if torch.is_autocast_enabled(device.type):
+            stack.enter_context(torch.autocast(device.type, enabled=False))
+        if device.type == "cuda":
+            before = torch.get_float32_matmul_precision()
+            torch.set_float32_matmul_precision("highest")
+            stack.callback(torch.set_float32_matmul_precision, before)
+        yield
 
 
 def require_finite(call: str, **embeddings: Tensor | None) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-from chiaroscuro.errors import need
+from chiaroscuro.errors import number
 from chiaroscuro.kernels.kernel import Leaf
 from chiaroscuro.kernels.temperature import Tau
 
@@ -42,10 +40,6 @@ class Exponential(Leaf):
 
     def __init__(self, gamma: float, tau: Tau = 0.5):
         super().__init__(tau)
-        need(
-            isinstance(gamma, (int, float)) and math.isfinite(gamma) and gamma > 0,
-            lambda: f"`Exponential(gamma={gamma})` needs a finite `gamma > 0`; received `{gamma}`.",
-        )
-        self.gamma = self.degree = float(gamma)
+        self.gamma = self.degree = number("Exponential", "gamma", gamma, above=True)
         self.exponent = self.gamma / 2
         self.positive_definite = self.strictly = self.gamma <= 2

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
-from chiaroscuro.errors import need
+from chiaroscuro.errors import number
 from chiaroscuro.kernels.kernel import Leaf
 from chiaroscuro.kernels.temperature import Tau
 
@@ -43,10 +41,6 @@ class Lp(Leaf):
 
     def __init__(self, p: float, tau: Tau = 1.0):
         super().__init__(tau)
-        need(
-            isinstance(p, (int, float)) and math.isfinite(p) and p > 0,
-            lambda: f"`Lp(p={p})` needs a finite `p > 0`; received `{p}`.",
-        )
-        self.p = self.degree = float(p)
+        self.p = self.degree = number("Lp", "p", p, above=True)
         self.statistic = "squared" if self.p == 2 else "power"
         self.positive_definite = self.strictly = self.p <= 2

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from chiaroscuro.errors import need
+from chiaroscuro.errors import need, number
 from chiaroscuro.kernels.kernel import Kernel, Part
 
 __all__ = ["Sum"]
@@ -42,18 +41,19 @@ class Sum(Kernel):
             len(kernels) > 0 and all(isinstance(k, Kernel) for k in kernels),
             lambda: f"`Sum(...)` needs kernels; received {[type(k).__name__ for k in kernels]}.",
         )
-        weights = (1.0,) * len(kernels) if weights is None else tuple(map(float, weights))
+        given = (1.0,) * len(kernels) if weights is None else weights
         need(
-            len(weights) == len(kernels) and all(math.isfinite(w) and w > 0 for w in weights),
+            isinstance(given, (tuple, list)) and len(given) == len(kernels),
             lambda: (
-                f"`Sum(..., weights)` needs one positive weight for each of {len(kernels)} "
-                f"kernels; received {weights}."
+                f"`Sum(..., weights)` needs one weight for each of {len(kernels)} kernels; "
+                f"received {weights!r}."
             ),
         )
+        each = tuple(number("Sum", "weights", w, above=True) for w in given)
         self.kernels = kernels
         for m, kernel in enumerate(kernels):
             self.add_module(str(m), kernel)
-        self.weights = None if set(weights) == {1.0} else weights
+        self.weights = None if set(each) == {1.0} else each
         self.stationary = all(k.stationary for k in kernels)
         self.positive_definite = all(k.positive_definite for k in kernels)
         self.strictly = self.positive_definite and any(k.strictly for k in kernels)

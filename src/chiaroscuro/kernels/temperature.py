@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chiaroscuro.errors import need
+from chiaroscuro.errors import need, number
 from chiaroscuro.spec import notation, same
 
 __all__ = ["Learnable", "Tau", "checked", "rate_and_scale"]
@@ -50,15 +50,20 @@ class Learnable(nn.Module):
         super().__init__()
         self.init = checked("Learnable", "init", init)
         values = self.init if isinstance(self.init, tuple) else (self.init,)
+        self.least = number("Learnable", "least", least)
         need(
-            math.isfinite(least) and 0 <= least < min(values),
+            self.least < min(values),
             lambda: (
-                f"`Learnable(init, least)` needs `0 <= least < init`; received "
+                f"`Learnable(init, least)` needs `least < init`; received "
                 f"`least={least}` and `init={min(values)}`. Start above the floor."
             ),
         )
-        self.least = float(least)
-        start = torch.as_tensor(log_ratio, dtype=torch.float32)
+        exact = torch.as_tensor(log_ratio, dtype=torch.float64)
+        need(
+            bool(exact.isfinite().all()),
+            lambda: f"`Learnable(log_ratio)` needs finite numbers; received {log_ratio}.",
+        )
+        start = exact.float() if torch.equal(exact.float().double(), exact) else exact
         need(
             start.ndim == 0 or start.shape == (len(values),),
             lambda: (
@@ -71,8 +76,9 @@ class Learnable(nn.Module):
 
     def value(self) -> Tensor:
         """The temperature now, as a tensor that carries the gradient."""
-        room = torch.as_tensor(self.init, dtype=self.log_ratio.dtype) - self.least
-        return self.least + room.to(self.log_ratio.device) * self.log_ratio.exp()
+        wide = torch.float32 if self.log_ratio.device.type == "mps" else torch.float64
+        init = torch.tensor(self.init, dtype=wide, device=self.log_ratio.device)
+        return self.least + (init - self.least) * self.log_ratio.to(wide).exp()
 
     def __repr__(self) -> str:
         return notation(self)

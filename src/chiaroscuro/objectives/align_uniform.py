@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from chiaroscuro.errors import need
+from chiaroscuro.errors import number
 from chiaroscuro.kernels import Gaussian
 from chiaroscuro.numerics import paired_squared, power, unit
 from chiaroscuro.objectives.objective import Batch, Objective
@@ -43,12 +43,10 @@ class AlignUniform(Objective):
         self, align: float = 1.0, uniform: float = 1.0, alpha: float = 2.0, t: float = 2.0
     ):
         super().__init__()
-        need(
-            alpha > 0 and t > 0,
-            lambda: f"`AlignUniform(alpha, t)` needs both positive; received {alpha} and {t}.",
-        )
-        self.align, self.uniform = float(align), float(uniform)
-        self.alpha, self.t = float(alpha), float(t)
+        self.align = number("AlignUniform", "align", align)
+        self.uniform = number("AlignUniform", "uniform", uniform)
+        self.alpha = number("AlignUniform", "alpha", alpha, above=True)
+        self.t = number("AlignUniform", "t", t, above=True)
 
     def loss(self, batch: Batch) -> Tensor:
         attract, repel = self.split(batch)

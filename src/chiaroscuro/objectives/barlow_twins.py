@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from chiaroscuro.errors import number
 from chiaroscuro.numerics import unit
 from chiaroscuro.objectives.objective import Batch, Objective
 
@@ -38,7 +39,7 @@ class BarlowTwins(Objective):
 
     def __init__(self, redundancy: float = 5e-3):
         super().__init__()
-        self.redundancy = float(redundancy)
+        self.redundancy = number("BarlowTwins", "redundancy", redundancy)
 
     def loss(self, batch: Batch) -> Tensor:
         attract, repel = self.split(batch)

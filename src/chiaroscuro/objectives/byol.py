@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from chiaroscuro.errors import need
 from chiaroscuro.numerics import paired_squared, unit
 from chiaroscuro.objectives.objective import Batch, Objective
 
@@ -38,7 +39,11 @@ class BYOL(Objective):
 
     def __init__(self, normalise: bool = True):
         super().__init__()
-        self.normalise = bool(normalise)
+        need(
+            isinstance(normalise, bool),
+            lambda: f"`BYOL(normalise)` needs True or False; received {normalise!r}.",
+        )
+        self.normalise = normalise
 
     def loss(self, batch: Batch) -> Tensor:
         z1, z2 = batch.z1, batch.pair[1].detach()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from chiaroscuro.errors import need
+from chiaroscuro.errors import need, number
 from chiaroscuro.objectives.objective import Batch, Objective
 
 __all__ = ["OnDims", "Weighted"]
@@ -45,20 +43,17 @@ class Weighted(Objective):
                 f"objective; received {members}."
             ),
         )
-        for weight, _ in members:
-            need(
-                math.isfinite(weight) and weight > 0,
-                lambda weight=weight: (
-                    f"`Weighted((weight, objective), ...)` needs finite "
-                    f"`weight > 0`; received `{weight}`."
-                ),
-            )
-        self.members = tuple((float(weight), objective) for weight, objective in members)
+        self.members = tuple(
+            (number("Weighted", "weight", weight, above=True), objective)
+            for weight, objective in members
+        )
         for m, (_, objective) in enumerate(self.members):
             self.add_module(str(m), objective)
         kinds = {objective.reduces for _, objective in members}
         self.reduces = kinds.pop() if len(kinds) == 1 else "batch"
-        self.takes = frozenset.intersection(*(objective.takes for _, objective in members))
+        takes = [objective.takes for _, objective in members]
+        # labels serve those who know them; extra candidates must not be lost on anyone
+        self.takes = frozenset.intersection(*takes) | (frozenset.union(*takes) & {"labels"})
         self.least = max(objective.least for _, objective in members)
 
     def loss(self, batch: Batch) -> Tensor:

@@ -69,7 +69,7 @@ class Generalised(Objective):
         self.eta = Gaussian(tau=0.5) if eta is None else eta
         self.anchors = anchors
         need(
-            callable(psi) or psi in _PSI,
+            callable(psi) or (isinstance(psi, str) and psi in _PSI),
             lambda: (
                 f"`Generalised(psi)` needs one of {sorted(_PSI)} or a function; received {psi!r}."
             ),

@@ -114,6 +114,6 @@ def pairs_and_sums(
         window=batch.window,
         frozen_queue=queue is not None
         and not queue.requires_grad
-        and not any(isinstance(rate, Tensor) and rate.requires_grad for rate in rates),
+        and not any(parameter.requires_grad for parameter in kernel.parameters()),
     )
     return log_sum_exp(parts, features, rates, layout)

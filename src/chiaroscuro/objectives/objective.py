@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.errors import InputError, need
-from chiaroscuro.numerics import require_finite, wide
+from chiaroscuro.numerics import full_precision, require_finite, wide
 from chiaroscuro.spec import notation, same
 
 __all__ = ["Batch", "Objective"]
@@ -85,7 +85,9 @@ class Objective(nn.Module):
             window: count only anchors start <= i < stop, still divided by the number of all: the
                 values of windows that tile the batch add up to the loss.
         """
-        return self.loss(self._checked(z1, z2, labels, queue, window))
+        batch = self._checked(z1, z2, labels, queue, window)
+        with full_precision(batch.z1.device):
+            return self.loss(batch)
 
     @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
@@ -100,7 +102,9 @@ class Objective(nn.Module):
         window: Window | None = None,
     ) -> dict[str, Tensor]:
         """The loss as attraction and repulsion: loss = terms["repel"] - terms["attract"]."""
-        attract, repel = self.split(self._checked(z1, z2, labels, queue, window))
+        batch = self._checked(z1, z2, labels, queue, window)
+        with full_precision(batch.z1.device):
+            attract, repel = self.split(batch)
         return {"attract": attract, "repel": repel}
 
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -121,16 +125,14 @@ class Objective(nn.Module):
         call = type(self).__name__
         views = {"z1": z1, "z2": z2, "queue": queue}
         for name, z in views.items():
-            if z is None:
+            if z is None and name != "z1":
                 continue
-            need(
-                isinstance(z, Tensor) and z.is_floating_point(),
-                lambda z=z, name=name: (
+            if not isinstance(z, Tensor) or not z.is_floating_point():
+                raise InputError(
                     f"`{call}(z1, z2)` needs floating-point tensors; received `{name}` of type "
                     f"{getattr(z, 'dtype', type(z).__name__)}. Embeddings are real "
                     "numbers: call `.float()` if these are integers by accident."
-                ),
-            )
+                )
             need(
                 z.ndim == 2 and z.shape[1] > 0,
                 lambda z=z, name=name: (
@@ -185,12 +187,12 @@ class Objective(nn.Module):
                     f"{tuple(getattr(labels, 'shape', ()))}."
                 ),
             )
-        start, stop = (0, n) if window is None else window
+        start, stop = (0, n) if window is None else _range(call, window, n)
         need(
-            0 <= start <= stop <= n,
+            (start, stop) == (0, n) or self.reduces == "anchors",
             lambda: (
-                f"`{call}(..., window)` needs `0 <= start <= stop <= {n}`; received "
-                f"({start}, {stop})."
+                f"`{call}(..., window)` needs a loss that is a sum over anchors; received the "
+                f"window ({start}, {stop}) of {n} for one that reduces over {self.reduces}."
             ),
         )
         devices = {z.device for z in views.values() if z is not None}
@@ -215,3 +217,15 @@ class Objective(nn.Module):
         return same(self, other)
 
     __hash__ = object.__hash__  # nn.Module needs identity here; equality is by value
+
+
+def _range(call: str, window: object, n: int) -> Window:
+    whole = isinstance(window, (tuple, list)) and len(window) == 2
+    if isinstance(window, (tuple, list)) and whole and all(isinstance(x, int) for x in window):
+        start, stop = window
+        if 0 <= start <= stop <= n:
+            return start, stop
+    raise InputError(
+        f"`{call}(..., window)` needs two whole numbers `0 <= start <= stop <= {n}`; received "
+        f"{window!r}."
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.kernels import Cosine, Kernel
@@ -96,21 +97,44 @@ def _by_class_sums(rows: Tensor, y: Tensor, positives: Tensor) -> Tensor:
 def _by_blocks(kernel: Kernel, z: Tensor, y: Tensor, positives: Tensor) -> Tensor:
     """mean_i mean_p log k(z_i, z_p): rows sorted by class, only blocks that share one visited."""
     order = torch.argsort(y, stable=True)
-    z, y, positives = z[order], y[order], positives[order]
-    total = z.new_zeros(())
-    starts = range(0, len(z), _BLOCK)
-    for i in starts:
-        for j in starts:
-            rows, columns = slice(i, i + _BLOCK), slice(j, j + _BLOCK)
-            if y[rows][-1] < y[columns][0] or y[columns][-1] < y[rows][0]:
-                continue
-            alike = y[rows, None] == y[columns]
-            if i == j:
-                alike.fill_diagonal_(False)
-            weights = alike / positives[rows, None]
-            total = total + checkpoint(
-                lambda a, b, w: (kernel.log(a, b) * w).sum(),
-                z[rows], z[columns], weights,
-                use_reentrant=False,
-            )  # fmt: skip
-    return total / len(z)
+    y, weights = y[order], 1 / positives[order].to(z.dtype)
+    blocks = range(0, len(z), _BLOCK)
+    shared = [
+        (slice(i, i + _BLOCK), slice(j, j + _BLOCK))
+        for i in blocks
+        for j in blocks
+        if y[i] <= y[j : j + _BLOCK][-1] and y[j] <= y[i : i + _BLOCK][-1]
+    ]
+
+    def block(rows: slice, columns: slice, z: Tensor) -> Tensor:
+        alike = y[rows, None] == y[columns]
+        if rows == columns:
+            alike.fill_diagonal_(False)
+        return (kernel.log(z[rows], z[columns]) * (alike * weights[rows, None])).sum()
+
+    return _SumOfBlocks.apply(block, shared, z[order], *kernel.parameters()) / len(z)
+
+
+class _SumOfBlocks(torch.autograd.Function):
+    """A sum over blocks, each computed again in the backward pass instead of being kept."""
+
+    @staticmethod
+    def forward(ctx: Any, block: Any, shared: list, z: Tensor, *parameters: Tensor) -> Tensor:
+        ctx.block, ctx.shared = block, shared
+        ctx.save_for_backward(z, *parameters)
+        return torch.stack([block(rows, columns, z) for rows, columns in shared]).sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        wanted = [t for t in ctx.saved_tensors if t.requires_grad]
+        graph = torch.is_grad_enabled()
+        totals = [torch.zeros_like(t) for t in wanted]
+        with torch.enable_grad():
+            for rows, columns in ctx.shared:
+                value = ctx.block(rows, columns, ctx.saved_tensors[0])
+                found = torch.autograd.grad(
+                    value, wanted, grads[0], create_graph=graph, allow_unused=True
+                )
+                totals = [a if b is None else a + b for a, b in zip(totals, found, strict=True)]
+        each = iter(totals)
+        return None, None, *(next(each) if t.requires_grad else None for t in ctx.saved_tensors)

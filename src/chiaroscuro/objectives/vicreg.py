@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from chiaroscuro.errors import number
 from chiaroscuro.numerics import paired_squared
 from chiaroscuro.objectives.objective import Batch, Objective
 
@@ -50,8 +51,10 @@ class VICReg(Objective):
         eps: float = 1e-4,
     ):
         super().__init__()
-        self.invariance, self.variance = float(invariance), float(variance)
-        self.covariance, self.eps = float(covariance), float(eps)
+        self.invariance = number("VICReg", "invariance", invariance)
+        self.variance = number("VICReg", "variance", variance)
+        self.covariance = number("VICReg", "covariance", covariance)
+        self.eps = number("VICReg", "eps", eps)
 
     def loss(self, batch: Batch) -> Tensor:
         attract, repel = self.split(batch)

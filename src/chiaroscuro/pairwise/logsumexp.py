@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from chiaroscuro.kernels.kernel import Part, mixture
+from chiaroscuro.numerics import full_precision
 from chiaroscuro.pairwise.layout import Layout, Tile
 from chiaroscuro.pairwise.statistics import Inner, Near, Power, Squared
 
@@ -37,6 +37,8 @@ TILE_OF_DIFFERENCES = 256
 """Rows of a tile where every difference of coordinates is taken."""
 KEPT = 1 << 22
 """A matrix of up to so many entries is kept for the backward pass, its upper half that is."""
+SMALL = 128
+"""Up to so many rows everything is computed in float64: it costs nothing there."""
 OVERFLOW = 30.0
 """|log k| up to this can be exponentiated and summed without tracking a maximum."""
 UNDERFLOW = 60.0
@@ -87,9 +89,13 @@ class _LogSumExp(torch.autograd.Function):
         features, rates = inputs[: len(parts)], inputs[len(parts) :]
         ctx.fixed_rates = [None if isinstance(rate, Tensor) else rate for rate in rates]
         ctx.save_for_backward(*features, *(rate for rate in rates if isinstance(rate, Tensor)))
-        with _full_precision(features[0].device):
-            ctx.visit = _Visit(layout, _grouped(parts, features, rates), any(ctx.needs_input_grad))
-            return ctx.visit.forward()
+        with full_precision(features[0].device):
+            small = layout.rows <= SMALL and features[0].device.type != "mps"
+            rows = [a.detach().double() if small else a.detach() for a in features]
+            groups = _grouped(parts, rows, rates)
+            ctx.visit = _Visit(layout, groups, any(ctx.needs_input_grad))
+            pairs, sums, gap = (out.to(features[0].dtype) for out in ctx.visit.forward())
+            return pairs, sums, gap
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:
@@ -99,11 +105,14 @@ class _LogSumExp(torch.autograd.Function):
         features, learnt = ctx.saved_tensors[:count], iter(ctx.saved_tensors[count:])
         rates = [next(learnt) if rate is None else rate for rate in ctx.fixed_rates]
         wanted = ctx.needs_input_grad[2:]
-        with _full_precision(features[0].device):
+        with full_precision(features[0].device):
             if torch.is_grad_enabled():  # the gradient will be differentiated: stay in the graph
                 gradients = _dense_gradients(visit, features, rates, wanted, g_pairs, g_sums)
             else:
-                gradients = visit.backward(g_pairs, g_sums, wanted)
+                gradients = [
+                    None if found is None else found.to(features[0].dtype)
+                    for found in visit.backward(g_pairs, g_sums, wanted)
+                ]
         return None, None, *gradients
 
 
@@ -169,7 +178,7 @@ def _grouped(parts: list[Part], features: Any, rates: Any) -> list[_Group]:
         groups.setdefault(key, []).append(k)
     return [
         _Group(
-            features[members[0]].detach(),
+            features[members[0]],
             tuple(
                 sorted(
                     (_Term(parts[k], k, _number(rates[k])) for k in members),
@@ -206,7 +215,7 @@ class _Visit:
         start, stop = layout.window
         self.partners = slice(start, stop), slice(layout.n + start, layout.n + stop)
         self.paired: list[tuple[Tensor, Tensor]] = []
-        self.pair = self.sum = self.like
+        self.pair = self.top = self.total = self.like
 
     def _bounded(self) -> bool:
         """Whether every sum is safe without looking for its maximum."""
@@ -273,23 +282,33 @@ class _Visit:
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
         """Pairs, sums, and the sum of their differences."""
         self._compare_pairs()
-        log = self._sum_tiles()
-        sums = self._anchors(log)
+        self.top, self.total = self._sum_tiles()
         if self.layout.positive:
-            sums.copy_(torch.logaddexp(sums, self.pair.to(log.dtype)))
-        gap = (sums - self.pair if self.layout.views == 2 else sums).sum()
-        self.sum = log.to(self.like.dtype)
-        return self.pair.clone(), self._anchors(self.sum).clone(), gap.to(self.like.dtype)
+            self._count_pairs()
+        top, total = self._anchors(self.top), self._anchors(self.total)
+        above = top - self.pair if self.layout.views == 2 else top
+        gap = (total.log() + above).sum()
+        sums = total.log() + top
+        return self.pair.clone(), sums, gap
+
+    def _count_pairs(self) -> None:
+        """Add the partners to the sums of their anchors."""
+        top, total = self._anchors(self.top), self._anchors(self.total)
+        if not self.bounded:
+            higher = torch.maximum(top, self.pair)
+            total.mul_((top - higher).exp())
+            top.copy_(higher)
+        total.add_((self.pair - top).exp())
 
     def spread(
         self, g_pairs: Tensor | None, g_sums: Tensor | None, g_gap: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """Gradients of pairs and sums, with that of the gap handed down to both."""
-        sums = self._anchors(self.sum)
+        anchors = self._anchors(self.top)
         g_pairs = torch.zeros_like(self.pair) if g_pairs is None else g_pairs
-        g_sums = torch.zeros_like(sums) if g_sums is None else g_sums
+        g_sums = torch.zeros_like(anchors) if g_sums is None else g_sums
         if g_gap is not None:
-            g_pairs, g_sums = g_pairs - len(sums) * g_gap, g_sums + g_gap
+            g_pairs, g_sums = g_pairs - len(anchors) * g_gap, g_sums + g_gap
         return g_pairs, g_sums
 
     def _compare_pairs(self) -> None:
@@ -306,11 +325,11 @@ class _Visit:
                 self.paired.append((t, log_k))
         self.pair = mixture([log_k for _, log_k in self.paired])
 
-    def _sum_tiles(self) -> Tensor:
-        """Row sums of k over all tiles, as logarithms in float64."""
+    def _sum_tiles(self) -> tuple[Tensor, Tensor]:
+        """A level for each row (0 if bounded), and its sum over all tiles of k / exp(level)."""
         exact = torch.float32 if self.like.device.type == "mps" else torch.float64
         total = self.like.new_zeros(self.layout.rows, dtype=exact)
-        top = total if self.bounded else torch.full_like(total, -torch.inf, dtype=self.like.dtype)
+        top = self.like.new_full((self.layout.rows,), 0.0 if self.bounded else -torch.inf)
         for tile, index, left in self._tiles():
             t, near, values = self._values(tile, index, left)
             for value in values:
@@ -324,7 +343,7 @@ class _Visit:
                         _raise(top, total, tile.j, value, 0, self._buffer("e", tile))
             if self.keeps:
                 self.kept.append((t, near, values))
-        return total.log_() if self.bounded else total.log_().add_(top)
+        return top, total
 
     def _anchors(self, rows: Tensor) -> Tensor:
         """The entries of anchors, view by view, of a vector over the stacked rows."""
@@ -334,13 +353,15 @@ class _Visit:
     def backward(self, g_pairs: Tensor, g: Tensor, wanted: tuple[bool, ...]) -> list[Tensor | None]:
         """Gradients of sum_i g_i sums_i + g_pairs_i pairs_i, to the features and the rates."""
         count = len(self.terms)
-        out = self.sum.masked_fill(self.sum == -torch.inf, torch.inf)  # no candidate, no pull
-        share = torch.zeros_like(out)
-        self._anchors(share).copy_(g)
+        share = torch.zeros_like(self.top)
+        anchors = self._anchors(share)
+        anchors.copy_(g / self._anchors(self.total))
+        anchors.masked_fill_(self._anchors(self.total) == 0, 0.0)  # no candidate, no pull
         if self.layout.positive:
-            g_pairs = g_pairs + (g * (self.pair - self._anchors(out)).exp()).sum(dim=0)
-        if self.bounded:
-            share.mul_((-out).exp())
+            weight = self.pair - self._anchors(self.top)
+            if not self.bounded:
+                weight.clamp_(max=0.0)
+            g_pairs = g_pairs + (anchors * weight.exp()).sum(dim=0)
         pushed = [statistic.zeros() for statistic in self.statistics]
         turned = [0.0] * count
         kept, self.kept = self.kept, []  # used up here; another backward pass recomputes
@@ -349,7 +370,7 @@ class _Visit:
             t, near, values = kept.pop(0) if kept else self._values(tile, index, left)
             weights: list[Tensor] = []
             for term, value in zip(group.terms, values, strict=True):
-                pull = self._pull(tile, term, value, share, out)
+                pull = self._pull(tile, term, value, share)
                 if len(group.terms) > 1:
                     if wanted[count + term.index]:
                         shape = t.pow(term.gamma) if group.rooted else t
@@ -382,7 +403,7 @@ class _Visit:
                     pull = torch.where(t > 0, pull * t.pow(term.gamma / 2 - 1), 0.0)
                 statistic.push_paired(pull, *self.partners, push)
 
-    def _pull(self, tile: Tile, term: _Term, value: Tensor, share: Tensor, out: Tensor) -> Tensor:
+    def _pull(self, tile: Tile, term: _Term, value: Tensor, share: Tensor) -> Tensor:
         """P_ij = g_i k_ij / S_i, and g_j k_ij / S_j where the tile counts for its columns too."""
         two = tile.columns or tile.mirror
         if self.bounded:
@@ -391,11 +412,11 @@ class _Visit:
             else:
                 both = share[tile.i, None]
             return value.mul_(both)
-        pull = torch.sub(value, out[tile.i, None], out=self._buffer(f"p{term.index}", tile))
-        pull.clamp_(min=FAINT).exp_().mul_(share[tile.i, None])
+        pull = torch.sub(value, self.top[tile.i, None], out=self._buffer(f"p{term.index}", tile))
+        pull.clamp_(FAINT, 0.0).exp_().mul_(share[tile.i, None])
         if two:
-            back = torch.sub(value, out[tile.j], out=self._buffer("e", tile))
-            pull.add_(back.clamp_(min=FAINT).exp_().mul_(share[tile.j]))
+            back = torch.sub(value, self.top[tile.j], out=self._buffer("e", tile))
+            pull.add_(back.clamp_(FAINT, 0.0).exp_().mul_(share[tile.j]))
         return pull
 
     def _gradients(
@@ -424,7 +445,7 @@ def _raise(top: Tensor, total: Tensor, rows: slice, log_k: Tensor, dim: int, e: 
     old = top[rows]
     new = torch.maximum(old, log_k.amax(dim=dim))
     level = new.masked_fill(new == -torch.inf, 0.0)
-    torch.sub(log_k, level.unsqueeze(dim), out=e).clamp_(min=FAINT).exp_()
+    torch.sub(log_k, level.unsqueeze(dim), out=e).clamp_(FAINT, 0.0).exp_()
     total[rows] = total[rows] * (old - level).exp() + e.sum(dim=dim)
     top[rows] = new
 
@@ -447,6 +468,7 @@ def _dense_gradients(
         candidate[tile.i, tile.j] |= block
         if tile.columns:
             candidate[tile.j, tile.i] |= block.T
+    features = [a.view_as(a) for a in features]  # terms may share one tensor: tell them apart
     rows = torch.arange(layout.rows, device=g.device)
     anchors = visit._anchors(rows).flatten()
     i, j = visit.partners
@@ -467,16 +489,3 @@ def _dense_gradients(
     sought = [tensor for tensor, want in zip([*features, *rates], wanted, strict=True) if want]
     found = iter(torch.autograd.grad(out, sought, gradients, create_graph=True, allow_unused=True))
     return [next(found) if want else None for want in wanted]
-
-
-@contextmanager
-def _full_precision(device: torch.device) -> Iterator[None]:
-    """No autocast and no reduced-precision products inside: logits are divided by tau."""
-    with ExitStack() as stack:
-        if torch.is_autocast_enabled(device.type):
-            stack.enter_context(torch.autocast(device.type, enabled=False))
-        if device.type == "cuda":
-            before = torch.get_float32_matmul_precision()
-            torch.set_float32_matmul_precision("highest")
-            stack.callback(torch.set_float32_matmul_precision, before)
-        yield

@@ -149,7 +149,8 @@ class Squared:
         close = t >= limit if self.factor < 0 else t <= limit
         for offset in drop:
             close.diagonal(offset).fill_(False)
-        return close.nonzero(as_tuple=True)
+        i_near, j_near = close.nonzero(as_tuple=True)
+        return i_near, j_near
 
     def _take_differences(
         self, near: tuple[Tensor, Tensor], i: slice, j: slice, out: Tensor
@@ -236,8 +237,12 @@ class Power:
         return self.rows[i]
 
     def tile(self, left: Tensor, i: slice, j: slice, drop: Offsets, out: Tensor) -> Near:
-        distance = torch.cdist(left, self.rows[j], p=self.p)
-        torch.mul(distance.pow_(self.p) if self.p != 1 else distance, self.factor, out=out)
+        if self.p == 1:
+            torch.mul(torch.cdist(left, self.rows[j], p=1.0), self.factor, out=out)
+            return None
+        for r in self._strips(left, self.rows[j]):
+            difference = (left[r, None] - self.rows[j]).abs_()
+            torch.mul(difference.pow_(self.p).sum(dim=2), self.factor, out=out[r])
         return None
 
     @property
@@ -253,12 +258,16 @@ class Power:
     ) -> None:
         """Add sum_j W_ij p |a_i - a_j|^(p-1) sign(a_i - a_j) to rows i, the opposite to rows j."""
         a, b = self.rows[i], self.rows[j]
-        step = max(1, (1 << 21) // max(1, b.numel()))  # eight megabytes of differences at once
-        for r in range(0, len(a), step):
-            pull = self._slope(a[r : r + step, None] - b).mul_(weights[r : r + step, :, None])
-            into[i][r : r + step] += pull.sum(dim=1)
+        for r in self._strips(a, b):
+            pull = self._slope(a[r, None] - b).mul_(weights[r, :, None])
+            into[i][r] += pull.sum(dim=1)
             if both:
                 into[j] -= pull.sum(dim=0)
+
+    def _strips(self, a: Tensor, b: Tensor) -> list[slice]:
+        """Rows of a whose differences with all of b take eight megabytes."""
+        step = max(1, (1 << 21) // max(1, b.numel()))
+        return [slice(r, r + step) for r in range(0, len(a), step)]
 
     def paired(self, i: slice, j: slice) -> Tensor:
         """The statistic of row with row, without the factor."""
