@@ -24,6 +24,7 @@ from torch import Tensor
 
 from chiaroscuro.kernels.kernel import Part, mixture
 from chiaroscuro.numerics import full_precision
+from chiaroscuro.pairwise import scratch
 from chiaroscuro.pairwise.layout import Layout, Tile
 from chiaroscuro.pairwise.statistics import Inner, Near, Power, Squared
 
@@ -211,7 +212,6 @@ class _Visit:
         elif any(isinstance(statistic, Power) for statistic in self.statistics):
             self.size = TILE_OF_DIFFERENCES
         self.like = groups[0].rows
-        self.buffers: dict[str, Tensor] = {}
         start, stop = layout.window
         self.partners = slice(start, stop), slice(layout.n + start, layout.n + stop)
         self.paired: list[tuple[Tensor, Tensor]] = []
@@ -232,12 +232,10 @@ class _Visit:
         return min(depths) <= UNDERFLOW
 
     def _buffer(self, name: str, tile: Tile) -> Tensor:
-        height, width = tile.shape
-        if self.keeps:
-            return self.like.new_empty(height, width)
-        if name not in self.buffers or self.buffers[name].numel() < height * width:
-            self.buffers[name] = self.like.new_empty(height * width)
-        return self.buffers[name][: height * width].view(height, width)
+        """Memory for a tile: the caller's own if it will be kept, else the same one every time."""
+        if self.keeps and name[0] in "tk":
+            return scratch.own(self.like, tile.shape)
+        return scratch.shared(name, self.like, tile.shape)
 
     def _tiles(self) -> Iterator[tuple[Tile, int, Tensor]]:
         """Every tile with every group, and what the tiles of one strip of rows share."""
@@ -367,7 +365,8 @@ class _Visit:
         kept, self.kept = self.kept, []  # used up here; another backward pass recomputes
         for tile, index, left in self._tiles():
             group, statistic = self.groups[index], self.statistics[index]
-            t, near, values = kept.pop(0) if kept else self._values(tile, index, left)
+            was_kept = bool(kept)
+            t, near, values = kept.pop(0) if was_kept else self._values(tile, index, left)
             weights: list[Tensor] = []
             for term, value in zip(group.terms, values, strict=True):
                 pull = self._pull(tile, term, value, share)
@@ -385,6 +384,8 @@ class _Visit:
                     pull.mul_(t.pow(term.gamma - 2))
                 weights.append(weights.pop().add_(pull) if weights else pull)
             statistic.push(weights[0], tile.i, tile.j, near, tile.pulls_back, pushed[index])
+            if was_kept:
+                scratch.give_back(t, *values)
         if self.layout.views == 2:
             self._pull_pairs(g_pairs, pushed, turned)
         return self._gradients(pushed, turned, wanted)
@@ -405,16 +406,17 @@ class _Visit:
 
     def _pull(self, tile: Tile, term: _Term, value: Tensor, share: Tensor) -> Tensor:
         """P_ij = g_i k_ij / S_i, and g_j k_ij / S_j where the tile counts for its columns too."""
-        two = tile.columns or tile.mirror
         if self.bounded:
-            if two:
+            if tile.columns or tile.mirror:
                 both = torch.add(share[tile.i, None], share[tile.j], out=self._buffer("e", tile))
             else:
                 both = share[tile.i, None]
             return value.mul_(both)
         pull = torch.sub(value, self.top[tile.i, None], out=self._buffer(f"p{term.index}", tile))
         pull.clamp_(FAINT, 0.0).exp_().mul_(share[tile.i, None])
-        if two:
+        if tile.mirror:  # not k_ji with the level of row j: both were rounded, and differently
+            pull.add_(self._buffer("e", tile).copy_(pull.T))
+        elif tile.columns:
             back = torch.sub(value, self.top[tile.j], out=self._buffer("e", tile))
             pull.add_(back.clamp_(FAINT, 0.0).exp_().mul_(share[tile.j]))
         return pull
