@@ -21,7 +21,14 @@ from typing import Any
 import torch
 
 HERE = Path(__file__).resolve().parent
-PEERS = ("lightly", "open_clip_torch", "pytorch-metric-learning", "torchvision")
+PEERS = (
+    "albumentations",
+    "kornia",
+    "lightly",
+    "open_clip_torch",
+    "pytorch-metric-learning",
+    "torchvision",
+)
 
 
 def environment() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import chiaroscuro as cs
 import chiaroscuro.pairwise.logsumexp as tiles
-from chiaroscuro.pairwise import Layout
+from chiaroscuro.pairwise import Layout, dense
 from oracles import naive
 from tolerances import close
 from zoo import ANCHORS, KERNELS, NEGATIVES, D, double, pair
@@ -452,3 +452,29 @@ def test_extreme_powers(p):
     value = cs.InfoNCE(kernel)(z1, z2)
     found = [value.detach(), *naive.gradients(value, z1, z2)]
     all_close(found, naive.infonce_blocks(kernel, "AllButSelf", z1.detach(), z2.detach()))
+
+
+@pytest.mark.parametrize("tau", [0.5, 0.05, cs.Learnable(0.2)], ids=repr)
+@pytest.mark.parametrize("negatives", [cs.AllButSelf(), cs.AllButPair()], ids=repr)
+def test_the_dense_path_is_the_tiled_one(negatives, tau, monkeypatch):
+    """A batch of a few hundred takes a path of its own: same value, same gradients, both orders."""
+    torch.manual_seed(0)
+    z1, z2 = (torch.randn(80, 6, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    objective = cs.InfoNCE(cs.Cosine(tau), negatives)
+    wanted = [z1, z2, *objective.parameters()]
+
+    def everything() -> list[torch.Tensor]:
+        loss = objective(z1, z2)
+        first = torch.autograd.grad(loss, wanted, retain_graph=True)
+        again = torch.autograd.grad(loss, wanted, retain_graph=True)
+        graph = torch.autograd.grad(loss, wanted, create_graph=True)
+        second = torch.autograd.grad(sum(g.square().sum() for g in graph), wanted)
+        terms = objective.terms(z1, z2)
+        apart = torch.autograd.grad(3 * terms["repel"] - terms["attract"], wanted)
+        return [loss, *first, *again, *graph, *second, *terms.values(), *apart]
+
+    assert z1.shape[0] * 2 in range(*dense.ROWS)
+    here = everything()
+    monkeypatch.setattr(dense, "ROWS", (0, 0))
+    for found, right in zip(here, everything(), strict=True):
+        torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-13)

@@ -70,6 +70,18 @@ class Layout:
         )
 
     @property
+    def is_everyone(self) -> bool:
+        """Two views, all anchors, each with all the others as candidates, and no queue."""
+        return (
+            self.views == 2
+            and self.own_view
+            and self.other_view
+            and self.both
+            and not self.queue
+            and self.window == (0, self.n)
+        )
+
+    @property
     def anchors(self) -> int:
         """How many views have anchors."""
         return self.views if self.both else 1
@@ -84,7 +96,7 @@ class Layout:
         n, (start, stop) = self.n, self.window
         whole = start == 0 and stop == n
         anchors = range(self.anchors)
-        if whole and self.own_view and self.other_view and len(anchors) == self.views == 2:
+        if self.own_view and self.other_view and whole and len(anchors) == self.views == 2:
             yield from _symmetric(0, 2 * n, (0, n, -n), size)
         else:
             for view in anchors:

@@ -25,6 +25,7 @@ from torch import Tensor
 from chiaroscuro.kernels.kernel import Part, mixture
 from chiaroscuro.numerics import full_precision
 from chiaroscuro.pairwise import scratch
+from chiaroscuro.pairwise.dense import dense, is_plain, number_of
 from chiaroscuro.pairwise.layout import Layout, Tile
 from chiaroscuro.pairwise.statistics import Inner, Near, Power, Squared
 
@@ -75,6 +76,8 @@ def log_sum_exp(
     References:
         cheng2024infcl
     """
+    if is_plain(parts, features, rates, layout):
+        return dense(features[0], rates[0], layout)
     return _LogSumExp.apply(layout, parts, *features, *rates)
 
 
@@ -182,17 +185,13 @@ def _grouped(parts: list[Part], features: Any, rates: Any) -> list[_Group]:
             features[members[0]],
             tuple(
                 sorted(
-                    (_Term(parts[k], k, _number(rates[k])) for k in members),
+                    (_Term(parts[k], k, number_of(rates[k])) for k in members),
                     key=lambda term: term.gamma != 2,
                 )
             ),
         )
         for members in groups.values()
     ]
-
-
-def _number(rate: float | Tensor) -> float:
-    return float(rate.detach()) if isinstance(rate, Tensor) else rate
 
 
 class _Visit:
