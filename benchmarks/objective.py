@@ -14,11 +14,11 @@ import argparse
 import time
 from collections.abc import Callable
 
-import peers
 import torch
-from environment import interleave, peak_growth, save
 
 import chiaroscuro as cs
+import peers
+from environment import interleave, peak_growth, save
 
 D = 128
 KERNELS = {
@@ -114,7 +114,7 @@ def main() -> None:
     }
     print("\nfaster at 4096 than", result["speed-up at 4096"])
     sizes = (1024, 4096) if quick else (1024, 4096, 16384)
-    for name, build in ((*((k, of_kernel) for k in KERNELS), *((p, of_peer) for p in PEERS))):
+    for name, build in (*((k, of_kernel) for k in KERNELS), *((p, of_peer) for p in PEERS)):
         row = {}
         for n in sizes:
             if build is of_peer and n > 4096:

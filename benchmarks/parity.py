@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import peers
 import torch
-from environment import save
 from torch import Tensor
 
 import chiaroscuro as cs
+import peers
+from environment import save
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -101,7 +101,9 @@ def compare(name: str, cases: int = 1000) -> dict[str, float]:
     draw = torch.Generator().manual_seed(0)
     worst = {"value": 0.0, "gradient": 0.0}
     for _ in range(cases):
-        n, d = (int(torch.randint(low, high, (), generator=draw)) for low, high in ((2, 49), (2, 65)))
+        n, d = (
+            int(torch.randint(low, high, (), generator=draw)) for low, high in ((2, 49), (2, 65))
+        )
         tau = math.exp(float(torch.rand((), generator=draw)) * math.log(20) + math.log(0.05))
         z1 = torch.randn(n, d, generator=draw, dtype=torch.float64)
         z2 = z1 + torch.rand((), generator=draw) * torch.randn(n, d, generator=draw).double()
@@ -154,9 +156,13 @@ def main() -> None:
     for name in CASES:
         worst = compare(name)
         result["worst disagreement"][name] = worst
-        print(f"{name:36s} value {worst['value']:.1e}  gradient {worst['gradient']:.1e}", flush=True)
+        print(
+            f"{name:36s} value {worst['value']:.1e}  gradient {worst['gradient']:.1e}", flush=True
+        )
     for setting, row in result["outside"].items():
-        print(f"{setting:24s}", {k: v if isinstance(v, str) else round(v, 4) for k, v in row.items()})
+        print(
+            f"{setting:24s}", {k: v if isinstance(v, str) else round(v, 4) for k, v in row.items()}
+        )
     print(save("parity", result, "python benchmarks/parity.py"))
     if max(max(row.values()) for row in result["worst disagreement"].values()) > 1e-6:
         raise SystemExit("further apart than 1e-6")

@@ -1,6 +1,6 @@
 """The README's tables of measurements, written from `results/`, so that no number is typed.
 
-    python benchmarks/tables.py    rewrites the tables between their markers
+python benchmarks/tables.py    rewrites the tables between their markers
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ def objective(content: dict) -> str:
         + " |",
         "|---" * (len(sizes) + 2) + "|",
     ]
-    for name in (*(k for k in weights if k not in result["speed-up at 4096"]), "lightly", "textbook"):
+    for name in (
+        *(k for k in weights if k not in result["speed-up at 4096"]),
+        "lightly",
+        "textbook",
+    ):
         cells = [f"{result['times'][n][name]['bounds']:.2f} x" for n in sizes]
         memory = ", ".join(f"{mb:.0f}" for mb in weights[name].values())
         lines.append(f"| {LABELS.get(name, name)} | {' | '.join(cells)} | {memory} MB |")

@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "graphs": BASE | {"kernels", "pairwise", "objectives"},
     "dynamics": BASE | {"kernels", "pairwise", "objectives"},
     "diagnostics": BASE | {"kernels", "pairwise", "graphs", "dynamics", "artifacts"},
-    "engine": BASE | {"data", "views", "models", "objectives", "artifacts"},
+    "engine": BASE | {"data", "views", "models", "kernels", "pairwise", "objectives", "artifacts"},
     "report": {"errors", "spec", "artifacts"},
     "labs": {DOOR},
     "demo": {DOOR},

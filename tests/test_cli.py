@@ -41,7 +41,9 @@ def test_version(capsys):
     assert run(capsys, "--version") == (0, f"chiaro {chiaroscuro.__version__}\n", "")
 
 
-@pytest.mark.parametrize("verb", ["demo", "cite", "doctor"])
+@pytest.mark.parametrize(
+    "verb", ["demo", "train", "preset", "embed", "evaluate", "data", "cite", "doctor"]
+)
 def test_every_verb_has_help(capsys, verb):
     status, out, err = run(capsys, verb, "--help")
     assert (status, err) == (0, "")
@@ -49,12 +51,19 @@ def test_every_verb_has_help(capsys, verb):
 
 
 WRONG = {
-    (): "`chiaro` needs a verb: demo, cite, doctor",
+    (): "`chiaro` needs a verb: demo, train, preset, embed, evaluate, data, cite, doctor",
     ("docter",): "did you mean `chiaro doctor`?",
-    ("xyzzy",): "`chiaro xyzzy` is not a verb; there are demo, cite, doctor.",
+    ("xyzzy",): "`chiaro xyzzy` is not a verb; there are demo, train, ",
     ("--verbose",): "VERB",
     ("doctor", "--jso"): "--jso",
     ("doctor", "--js"): "--js",
+    ("train", "simclr"): "--out",
+    ("train", "simlcr", "--out", "x"): "`simlcr` is not a preset; did you mean `simclr`?",
+    ("train", "simclr", "--set", "optimiser.rl=1", "--out", "x"): "did you mean `optimiser.lr`?",
+    ("preset", "show", "byo"): "did you mean `byol`?",
+    ("embed", "nowhere", "--out", "x.npz"): "There is no folder `nowhere`",
+    ("evaluate", "nowhere.npz"): "`nowhere.npz` does not exist",
+    ("data", "get", "cifra10"): "`cifra10` cannot be fetched",
     ("cite",): "OBJECT",
     ("cite", "a", "b"): "unrecognized arguments: b",
     ("cite", "Gausian"): "`Gausian` is not known here; did you mean `Gaussian`?",
@@ -106,6 +115,68 @@ def test_a_reader_that_leaves_is_no_error():
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# ---- training ----
+
+TINY = [
+    "epochs=1",
+    "batch=32",
+    "data.source=digits(size=16, renderings=(1, 1), test=0.8)",
+    "network.encoder=ResNet(9, 0.125, stem='strided')",
+]
+
+
+def test_train_embed_and_evaluate(capsys, tmp_path):
+    folder, file = str(tmp_path / "run"), str(tmp_path / "e.npz")
+    status, out, err = run(capsys, "train", "digits", "--set", *TINY, "--out", folder)
+    assert (status, out) == (0, f"run: {folder}\n")
+    assert "knn_20" in err.splitlines()[-1]
+    assert run(capsys, "embed", folder, "--out", file)[:2] == (0, f"embeddings: {file}\n")
+    status, of_file, err = run(capsys, "evaluate", file, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(of_file)
+    assert list(found["results"]) == ["input", "untrained", "encoder", "projector"]
+    for row in found["results"].values():
+        assert {"knn_20", "knn_200", "linear", "linear_sgd"} <= set(row)
+        assert 0 < row["knn_20"] < 1
+    status, of_run, _ = run(capsys, "evaluate", folder)
+    assert status == 0
+    percent = f"{100 * found['results']['encoder']['knn_20']:.1f} %"
+    assert percent in next(line for line in of_run.splitlines() if line.startswith("encoder"))
+    assert run(capsys, "train", "digits", "--set", *TINY, "--out", folder)[0] == 2
+    again = run(capsys, "train", "digits", "--set", *TINY, "--out", folder, "--resume")
+    assert again[0] == 0
+
+
+def test_the_demo_prints_a_table_and_where_things_are(capsys, tmp_path):
+    from chiaroscuro import demo
+
+    for n in (1, 2):
+        demo.main(str(tmp_path), TINY)
+        out = capsys.readouterr().out
+        names = ["input", "untrained", "encoder", "projector"]
+        rows = [line.split()[0] for line in out.splitlines() if line.split()[0] in names]
+        assert rows == names
+        assert (tmp_path / f"run-{n}" / "embeddings" / "all.npz").is_file()
+        assert json.loads((tmp_path / f"run-{n}" / "evaluation.json").read_text())["protocol"]
+
+
+def test_presets_are_listed_and_shown(capsys):
+    status, out, err = run(capsys, "preset", "list")
+    assert (status, err) == (0, "")
+    names = [line.split()[0] for line in out.splitlines()]
+    assert "simclr" in names
+    for name in names:
+        assert run(capsys, "preset", "show", name)[1].startswith("# ")
+
+
+def test_data_are_listed(capsys, monkeypatch, tmp_path):
+    (tmp_path / "mine.npz").touch()
+    monkeypatch.setenv("CHIARO_DATA", str(tmp_path))
+    status, out, err = run(capsys, "data", "list")
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()][::6] == ["digits", "mine"]
 
 
 # ---- doctor ----

@@ -194,7 +194,7 @@ def caught_by(loss):
     for check in CHECKS:
         try:
             check(loss)
-        except (AssertionError, RuntimeError):
+        except (AssertionError, RuntimeError, cs.InputError):
             names.append(check.__name__)
     return names
 

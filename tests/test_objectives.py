@@ -588,3 +588,27 @@ def test_weighted_passes_labels_to_those_who_take_them():
     both = cs.Weighted((1.0, cs.SupCon()), (0.5, cs.InfoNCE()))
     right = cs.SupCon()(z1, z2, labels(N)) + 0.5 * cs.InfoNCE()(z1, z2)
     close(both(z1, z2, labels(N)), right)
+
+
+@pytest.mark.parametrize("constant", [0.1, 7.0, -1e-3, 1e5])
+def test_barlow_twins_does_not_correlate_rounding(constant):
+    """A constant dimension less its mean is rounding noise, which has a direction of its own."""
+    z = torch.randn(100, 4)
+    z[:, 0] = constant
+    z.requires_grad_()
+    other = z.detach().flip(0)
+    loss = cs.BarlowTwins()(z, other)
+    loss.backward()
+    rest = cs.BarlowTwins()(z.detach()[:, 1:], other[:, 1:])
+    torch.testing.assert_close(loss, rest + 1)
+    assert not z.grad[:, 0].any()
+
+
+@pytest.mark.parametrize(
+    "objective", [cs.VICReg(), cs.SpectralContrastive(), cs.InfoNCE(cs.Dot())], ids=repr
+)
+def test_overflow_is_a_sentence(objective):
+    """Finite numbers whose squares are not."""
+    z = torch.randn(10, 4) * 1e25
+    with pytest.raises(cs.InputError, match=r"e\+25"):
+        objective(z, z.flip(0))

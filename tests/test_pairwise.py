@@ -1,5 +1,6 @@
 """The tiles equal the meaning, in value and gradient: every kernel, every choice, every path."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise, product
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.checkpoint import checkpoint
 
 import chiaroscuro as cs
 import chiaroscuro.pairwise.logsumexp as tiles
@@ -15,8 +17,8 @@ from oracles import naive
 from tolerances import close
 from zoo import ANCHORS, KERNELS, NEGATIVES, D, double, pair
 
-KEPT = {"TILE_KEPT": 3, "KEPT": 1 << 30}
-RECOMPUTED = {"TILE": 3, "TILE_OF_DIFFERENCES": 2, "KEPT": 0}
+KEPT = {"TILE_KEPT": 3, "KEPT": 1 << 30, "SMALL": 0}
+RECOMPUTED = {"TILE": 3, "TILE_OF_DIFFERENCES": 2, "KEPT": 0, "SMALL": 0}
 PLAIN = {"OVERFLOW": 1e9, "UNDERFLOW": 1e9}
 TRACKED = {"OVERFLOW": -1.0, "UNDERFLOW": -1e9}
 PATHS = {
@@ -478,3 +480,55 @@ def test_the_dense_path_is_the_tiled_one(negatives, tau, monkeypatch):
     monkeypatch.setattr(dense, "ROWS", (0, 0))
     for found, right in zip(here, everything(), strict=True):
         torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-13)
+
+
+def test_inference_leaves_training_alone():
+    """Memory that inference mode has touched may not be written to in training."""
+    z = torch.randn(700, 4)
+    for kernel in (cs.Gaussian(0.5), cs.Cosine(0.01), cs.Cosine(0.5)):
+        objective = cs.InfoNCE(kernel)
+        with torch.inference_mode():
+            before = float(objective(z, z + 0.1))
+        view = z.clone().requires_grad_()
+        after = objective(view, z + 0.1)
+        after.backward()
+        assert before == pytest.approx(after.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [20, 100, 400])
+def test_activation_checkpointing(n):
+    """Saved tensors that are recomputed may be asked for once."""
+    torch.manual_seed(0)
+    x, y = torch.randn(n, 6, requires_grad=True), torch.randn(n, 6)
+    for objective in (cs.InfoNCE(), cs.InfoNCE(cs.Laplace(0.5)), cs.SupCon(cs.Gaussian(0.5))):
+        labels = torch.arange(n) % 5 if isinstance(objective, cs.SupCon) else None
+        (plain,) = torch.autograd.grad(objective(x, y, labels), x)
+        value = checkpoint(lambda a: objective(a, y, labels), x, use_reentrant=False)  # noqa: B023
+        (again,) = torch.autograd.grad(value, x)
+        torch.testing.assert_close(plain, again)
+
+
+@pytest.mark.parametrize("scale", [1e-45, 1e-20, 1e38, 1e300])
+def test_the_size_of_all_weights_does_not_matter(scale):
+    """Sums of weighted k would leave float32."""
+    z1, z2 = torch.randn(2, 200, 5)
+    for k1, k2 in ((cs.Cosine(0.1), cs.Cosine(0.2)), (cs.Gaussian(0.5), cs.Laplace(0.5))):
+        right = cs.InfoNCE(cs.Sum(k1, k2))(z1, z2)
+        found = cs.InfoNCE(cs.Sum(k1, k2, weights=(scale, scale)))(z1, z2)
+        torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-4)  # log 1e300 rounds by 3e-5
+
+
+def test_two_threads_do_not_share_memory():
+    """Tiles are reused between calls, by one thread each."""
+    torch.manual_seed(0)
+    batches = [torch.randn(2, 150 + 10 * k, 6) for k in range(8)]
+
+    def gradient(k: int) -> torch.Tensor:
+        z1, z2 = batches[k % 8][0].clone().requires_grad_(), batches[k % 8][1]
+        cs.InfoNCE(cs.Laplace(0.5))(z1, z2).backward()
+        return z1.grad
+
+    alone = [gradient(k) for k in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        for k, found in enumerate(pool.map(gradient, range(64))):
+            assert torch.equal(found, alone[k % 8])

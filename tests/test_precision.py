@@ -72,7 +72,7 @@ def errors(kernel, negatives, z1, z2, right, tau, weigh_rows):
     return abs(float(loss.detach()) - value) / max(abs(value), 1), float(off.norm()) / scale
 
 
-TILED = {"KEPT": 0, "TILE": 96, "TILE_OF_DIFFERENCES": 64}
+TILED = {"KEPT": 0, "TILE": 96, "TILE_OF_DIFFERENCES": 64, "SMALL": 0}
 
 
 def misses(family, negatives, kind, n, d, taus, weigh_rows, monkeypatch):
@@ -143,6 +143,9 @@ FAMILIES = {
     "Sum of far temperatures": lambda tau: cs.Sum(cs.Gaussian(tau), cs.Laplace(30 * tau)),
     "Concat": lambda tau: cs.Concat(cs.Gaussian(tau), cs.Laplace(tau)),
     "per dimension": lambda tau: cs.Gaussian([tau, 2 * tau] * 4),
+    "Laplace per dimension": lambda tau: cs.Laplace([tau, 1.3 * tau] * 4),
+    "Lp(1) per dimension": lambda tau: cs.Lp(1, [tau, 1.3 * tau] * 4),
+    "Exponential(.5) per dimension": lambda tau: cs.Exponential(0.5, [tau, 1.3 * tau] * 4),
     "Cosine per dimension": lambda tau: cs.Cosine([tau, 2 * tau] * 4),
     "Dot": cs.Dot,
 }

@@ -44,7 +44,7 @@ def wide(z: Tensor) -> Tensor:
 def full_precision(device: torch.device) -> Iterator[None]:
     """No autocast and no reduced-precision products inside: logits are divided by tau."""
     with ExitStack() as stack:
-        if torch.is_autocast_enabled(device.type):
+        if device.type != "meta" and torch.is_autocast_enabled(device.type):
             stack.enter_context(torch.autocast(device.type, enabled=False))
         if device.type == "cuda":
             before = torch.get_float32_matmul_precision()

@@ -19,7 +19,8 @@ class Concat(Kernel):
     Never strictly positive definite, whatever its members: the four corners of a rectangle with
     one side in each half have a singular Gram matrix.
 
-    Relations: `Concat(k1, k2)` of points that agree in the second half is k1 + k2(0).
+    Relations: `Concat(k1, k2)` of points that agree in the second half is k1 + k2(0), for a
+    stationary k2.
 
     Args:
         first: kernel of the first d/2 dimensions.

@@ -17,8 +17,9 @@ class Gaussian(Leaf):
     it is `Cosine(tau)` times exp(-1/tau) for one tau.
 
     Args:
-        tau: a number, one per dimension, or `Learnable`. [tan2024, Lemma 2.4] writes variance tau;
-            the experiments there write exp(-|z-w|^2/tau), which is `Gaussian(tau/2)`.
+        tau: a number, one per dimension, or `Learnable`; 0.5 as SimCLR's [chen2020simclr], to which
+            it is equal on unit vectors. [tan2024, proof of Thm 3.1] writes variance tau; the
+            experiments there write exp(-|z-w|^2/tau), which is `Gaussian(tau/2)`.
 
     Numerics: near points are compared by their differences. Coincident points have gradient 0.
 

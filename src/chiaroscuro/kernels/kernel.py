@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ from chiaroscuro.numerics import (
 )
 from chiaroscuro.spec import notation, same
 
-__all__ = ["Kernel", "Leaf", "Part", "mixture"]
+__all__ = ["Features", "Kernel", "Leaf", "Part", "mixture"]
 
 
 class Kernel(nn.Module):
@@ -53,8 +54,8 @@ class Kernel(nn.Module):
         n = len(z)
         logs = []
         for part in self.parts(z.shape[1]):
-            features, rate = part.features(torch.cat([z, w]))
-            logs.append(part.log(features[:n], features[n:], rate))
+            rows, rate, *_ = part.features(torch.cat([z, w]))
+            logs.append(part.log(rows[:n], rows[n:], rate))
         return mixture(logs)
 
     def log_paired(self, z: Tensor, w: Tensor) -> Tensor:
@@ -70,8 +71,8 @@ class Kernel(nn.Module):
         n = len(z)
         logs = []
         for part in self.parts(z.shape[1]):
-            features, rate = part.features(torch.cat([z, w]))
-            logs.append(part.log_paired(features[:n], features[n:], rate))
+            rows, rate, *_ = part.features(torch.cat([z, w]))
+            logs.append(part.log_paired(rows[:n], rows[n:], rate))
         return mixture(logs)
 
     def _matching(self, z: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,6 +145,16 @@ class Leaf(Kernel):
         return [Part(self, 0, d)]
 
 
+class Features(NamedTuple):
+    """What a part sees of a batch: log k is the rate times a function of the rows."""
+
+    rows: Tensor
+    rate: float | Tensor
+    base: Tensor
+    """The rows before a scale per dimension: near points differ by (base_i - base_j) * scale."""
+    scale: Tensor | None
+
+
 @dataclass(frozen=True)
 class Part:
     """One leaf of a kernel: on which dimensions it looks, and with which weight it is summed."""
@@ -153,11 +164,11 @@ class Part:
     stop: int
     weight: float = 1.0
 
-    def features(self, z: Tensor) -> tuple[Tensor, float | Tensor]:
+    def features(self, z: Tensor) -> Features:
         """The rows the statistic compares, and the rate that multiplies the outcome."""
         base = self.leaf.base(z if self.whole(z) else z[:, self.start : self.stop])
         rate, scale = self.leaf.rate_and_scale(base)
-        return (base if scale is None else base * scale), rate
+        return Features(base if scale is None else base * scale, rate, base, scale)
 
     def whole(self, z: Tensor) -> bool:
         """Whether the part looks at all dimensions of z."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,9 @@ from chiaroscuro.errors import need, number
 from chiaroscuro.spec import notation, same
 
 __all__ = ["Learnable", "Tau", "checked", "rate_and_scale"]
+
+SMALLEST, LARGEST = 1e-30, 1e30
+"""Temperatures whose reciprocal still leaves room in float32."""
 
 
 class Learnable(nn.Module):
@@ -106,11 +108,11 @@ def checked(call: str, name: str, tau: object) -> float | tuple[float, ...]:
             ),
         )
         need(
-            math.isfinite(x) and x > 0,
+            SMALLEST <= x <= LARGEST,
             lambda x=x, place=place: (
-                f"`{call}({name}={x})` needs `{name} > 0` and finite; received "
-                f"`{x}`{place}. `tau` divides; if your paper writes a scale `s` that multiplies, "
-                "pass `tau=1/s`."
+                f"`{call}({name}={x})` needs `{name} > 0`, from {SMALLEST:g} to {LARGEST:g}; "
+                f"received `{x}`{place}. `tau` divides; if your paper writes a scale `s` that "
+                "multiplies, pass `tau=1/s`."
             ),
         )
     need(len(numbers) > 0, f"`{call}({name}=[])` needs at least one number; received none.")

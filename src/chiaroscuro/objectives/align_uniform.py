@@ -48,10 +48,6 @@ class AlignUniform(Objective):
         self.alpha = number("AlignUniform", "alpha", alpha, above=True)
         self.t = number("AlignUniform", "t", t, above=True)
 
-    def loss(self, batch: Batch) -> Tensor:
-        attract, repel = self.split(batch)
-        return repel - attract
-
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         u1, u2 = map(unit, batch.pair)
         align = power(paired_squared(u1, u2), self.alpha / 2).mean()
@@ -60,6 +56,6 @@ class AlignUniform(Objective):
     def _spread(self, u: Tensor) -> Tensor:
         n, d = u.shape
         parts = Gaussian(tau=1 / (2 * self.t)).parts(d)
-        features, rates = map(list, zip(*(part.features(u) for part in parts), strict=True))
-        _, sums, _ = log_sum_exp(parts, features, rates, Layout.within(n))
+        features = [part.features(u) for part in parts]
+        _, sums, _ = log_sum_exp(parts, features, Layout.within(n))
         return torch.logsumexp(sums[0], dim=0) - math.log(n * (n - 1))

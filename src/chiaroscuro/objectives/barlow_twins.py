@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from chiaroscuro.errors import number
@@ -30,7 +31,6 @@ class BarlowTwins(Objective):
         zbontar2021barlow
 
     Example:
-        >>> import torch
         >>> float(BarlowTwins()(torch.zeros(4, 3), torch.zeros(4, 3)))
         3.0
     """
@@ -41,13 +41,16 @@ class BarlowTwins(Objective):
         super().__init__()
         self.redundancy = number("BarlowTwins", "redundancy", redundancy)
 
-    def loss(self, batch: Batch) -> Tensor:
-        attract, repel = self.split(batch)
-        return repel - attract
-
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        a, b = (unit((z - z.mean(dim=0)).T) for z in batch.pair)
+        a, b = (unit(_centred(z).T) for z in batch.pair)
         c = a @ b.T
         diagonal = c.diagonal()
         on, off = (1 - diagonal).square().sum(), c.square().sum() - diagonal.square().sum()
         return -on, self.redundancy * off
+
+
+def _centred(z: Tensor) -> Tensor:
+    """Dimensions less their means; exactly zero where what is left is the mean's rounding."""
+    centred = z - z.mean(dim=0)
+    noise = 4 * torch.finfo(z.dtype).eps * z.detach().abs().amax(dim=0)
+    return centred.masked_fill(centred.detach().abs().amax(dim=0) <= noise, 0.0)

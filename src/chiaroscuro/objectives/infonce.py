@@ -102,7 +102,7 @@ def pairs_and_sums(
     n, queue = batch.n, batch.queue
     z = torch.cat(batch.pair if queue is None else [*batch.pair, queue])
     parts = kernel.parts(z.shape[1])
-    features, rates = map(list, zip(*(part.features(z) for part in parts), strict=True))
+    features = [part.features(z) for part in parts]
     layout = Layout(
         n=n,
         views=2,
@@ -116,4 +116,4 @@ def pairs_and_sums(
         and not queue.requires_grad
         and not any(parameter.requires_grad for parameter in kernel.parameters()),
     )
-    return log_sum_exp(parts, features, rates, layout)
+    return log_sum_exp(parts, features, layout)

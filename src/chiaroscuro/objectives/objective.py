@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -38,6 +38,10 @@ class Batch:
         """The two views."""
         return self.z1, self.z1 if self.z2 is None else self.z2
 
+    def largest(self) -> float:
+        """The largest absolute value among the embeddings."""
+        return max(float(z.detach().abs().max()) for z in self.pair if z.numel())
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with all its embeddings changed in the same way."""
         return replace(
@@ -70,7 +74,7 @@ class Objective(nn.Module):
     def forward(
         self,
         z1: Tensor,
-        z2: Tensor | None,
+        z2: Tensor | None = None,
         labels: Tensor | None = None,
         queue: Tensor | None = None,
         window: Window | None = None,
@@ -87,16 +91,24 @@ class Objective(nn.Module):
         """
         batch = self._checked(z1, z2, labels, queue, window)
         with full_precision(batch.z1.device):
-            return self.loss(batch)
+            loss = self.loss(batch)
+        if loss.device.type != "meta" and not math.isfinite(loss.detach()):
+            raise InputError(
+                f"`{type(self).__name__}(z1, z2)` needs numbers that fit into {loss.dtype}; "
+                f"received embeddings up to {batch.largest():.3g}, and the loss is {loss.item()}. "
+                "Normalise, raise `tau`, or use float64."
+            )
+        return loss
 
-    @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
         """The formula, on inputs that have been checked and widened."""
+        attract, repel = self.split(batch)
+        return repel - attract
 
     def terms(
         self,
         z1: Tensor,
-        z2: Tensor | None,
+        z2: Tensor | None = None,
         labels: Tensor | None = None,
         queue: Tensor | None = None,
         window: Window | None = None,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.kernels import Cosine, Kernel
+from chiaroscuro.numerics import full_precision
 from chiaroscuro.objectives.objective import Batch, Objective
 from chiaroscuro.pairwise import Layout, log_sum_exp
 
@@ -54,10 +55,6 @@ class SupCon(Objective):
             lambda: f"`SupCon(kernel)` needs a kernel; received {type(self.kernel).__name__}.",
         )
 
-    def loss(self, batch: Batch) -> Tensor:
-        attract, repel = self.split(batch)
-        return repel - attract
-
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         z1, z2, labels = batch.z1, batch.z2, batch.labels
         if labels is None:
@@ -76,11 +73,11 @@ class SupCon(Objective):
             ),
         )
         parts = self.kernel.parts(z.shape[1])
-        features, rates = map(list, zip(*(part.features(z) for part in parts), strict=True))
+        features = [part.features(z) for part in parts]
         everyone = Layout.within(len(z))
-        repel = log_sum_exp(parts, features, rates, everyone)[1].mean()
+        repel = log_sum_exp(parts, features, everyone)[1].mean()
         if len(parts) == 1 and parts[0].leaf.statistic == "inner":
-            attract = _by_class_sums(features[0], y, positives) * rates[0] * parts[0].leaf.factor
+            attract = _by_class_sums(features[0].rows, y, positives) * features[0].rate
         else:
             attract = _by_blocks(self.kernel, z, y, positives)
         return attract.to(repel.dtype), repel
@@ -126,15 +123,16 @@ class _SumOfBlocks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        wanted = [t for t in ctx.saved_tensors if t.requires_grad]
+        saved = ctx.saved_tensors  # read once: checkpointing recomputes it on each reading
+        wanted = [t for t in saved if t.requires_grad]
         graph = torch.is_grad_enabled()
         totals = [torch.zeros_like(t) for t in wanted]
-        with torch.enable_grad():
+        with torch.enable_grad(), full_precision(saved[0].device):
             for rows, columns in ctx.shared:
-                value = ctx.block(rows, columns, ctx.saved_tensors[0])
+                value = ctx.block(rows, columns, saved[0])
                 found = torch.autograd.grad(
                     value, wanted, grads[0], create_graph=graph, allow_unused=True
                 )
                 totals = [a if b is None else a + b for a, b in zip(totals, found, strict=True)]
         each = iter(totals)
-        return None, None, *(next(each) if t.requires_grad else None for t in ctx.saved_tensors)
+        return None, None, *(next(each) if t.requires_grad else None for t in saved)

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chiaroscuro.kernels.kernel import Part
+from chiaroscuro.errors import InputError
+from chiaroscuro.kernels.kernel import Features, Part
 from chiaroscuro.numerics import full_precision
 from chiaroscuro.pairwise import scratch
 from chiaroscuro.pairwise.layout import Layout
@@ -25,7 +26,7 @@ STEEP = 30.0
 """1/tau up to this can be exponentiated and summed without tracking a maximum."""
 
 
-def is_plain(parts: list[Part], features: list[Tensor], rates: Any, layout: Layout) -> bool:
+def is_plain(parts: list[Part], features: list[Features], layout: Layout) -> bool:
     """Whether `dense` computes this."""
     leaf = parts[0].leaf
     return (
@@ -35,7 +36,7 @@ def is_plain(parts: list[Part], features: list[Tensor], rates: Any, layout: Layo
         and parts[0].weight == 1
         and ROWS[0] < layout.rows <= ROWS[1]
         and layout.is_everyone
-        and number_of(rates[0]) <= STEEP
+        and number_of(features[0].rate) <= STEEP
     )
 
 
@@ -70,7 +71,8 @@ class _Dense(torch.autograd.Function):
             g, g_pair = g + g_gap, g_pair - 2 * g_gap
         if torch.is_grad_enabled():  # the gradient will be differentiated: stay in the graph
             rate = learnt[0] if learnt else c
-            return (*_again(rows, rate, n, ctx.positive, g, g_pair, ctx.needs_input_grad),)
+            with full_precision(rows.device):
+                return _again(rows, rate, n, ctx.positive, g, g_pair, ctx.needs_input_grad)
         a = rows.detach()
         share = (g / ctx.total).view(-1)
         k, ctx.k = ctx.k, None  # used up here; another backward pass recomputes
@@ -86,6 +88,13 @@ class _Dense(torch.autograd.Function):
         gradient[n:].addcmul_(a[:n], g_pair[:, None])
         slope = (a * gradient).sum() / 2 if ctx.needs_input_grad[1] else None
         return gradient.mul_(c), slope, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise InputError(
+            "`log_sum_exp` needs reverse mode; received a forward-mode tangent. Use `backward` "
+            "or `torch.autograd.grad`."
+        )
 
 
 def number_of(rate: float | Tensor) -> float:

@@ -22,7 +22,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chiaroscuro.kernels.kernel import Part, mixture
+from chiaroscuro.errors import InputError
+from chiaroscuro.kernels.kernel import Features, Part, mixture
 from chiaroscuro.numerics import full_precision
 from chiaroscuro.pairwise import scratch
 from chiaroscuro.pairwise.dense import dense, is_plain, number_of
@@ -50,7 +51,7 @@ FAINT = -69.0
 
 
 def log_sum_exp(
-    parts: list[Part], features: list[Tensor], rates: list[float | Tensor], layout: Layout
+    parts: list[Part], features: list[Features], layout: Layout
 ) -> tuple[Tensor, Tensor, Tensor]:
     """log k of each pair, and log of the sum of k over the candidates of each anchor.
 
@@ -59,8 +60,7 @@ def log_sum_exp(
 
     Args:
         parts: the kernel's parts, `kernel.parts(d)`.
-        features: what each part sees of the stacked rows, `part.features(z)[0]`.
-        rates: the rate of each part, `part.features(z)[1]`.
+        features: what each part sees of the stacked rows, `part.features(z)`.
         layout: which rows are anchors, and which are candidates of which.
 
     Returns:
@@ -76,18 +76,21 @@ def log_sum_exp(
     References:
         cheng2024infcl
     """
-    if is_plain(parts, features, rates, layout):
-        return dense(features[0], rates[0], layout)
-    return _LogSumExp.apply(layout, parts, *features, *rates)
+    if is_plain(parts, features, layout):
+        return dense(features[0].rows, features[0].rate, layout)
+    origins = [(f.base.detach(), None if f.scale is None else f.scale.detach()) for f in features]
+    rows, rates = [f.rows for f in features], [f.rate for f in features]
+    return _LogSumExp.apply(layout, parts, origins, *rows, *rates)
 
 
 _Values = tuple[Tensor, Near, list[Tensor]]
+_Origin = tuple[Tensor, Tensor | None]
 
 
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, layout: Layout, parts: list[Part], *inputs: Any
+        ctx: Any, layout: Layout, parts: list[Part], origins: list[_Origin], *inputs: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
         features, rates = inputs[: len(parts)], inputs[len(parts) :]
@@ -95,8 +98,9 @@ class _LogSumExp(torch.autograd.Function):
         ctx.save_for_backward(*features, *(rate for rate in rates if isinstance(rate, Tensor)))
         with full_precision(features[0].device):
             small = layout.rows <= SMALL and features[0].device.type != "mps"
-            rows = [a.detach().double() if small else a.detach() for a in features]
-            groups = _grouped(parts, rows, rates)
+            if small:
+                origins = [(a.double(), None if s is None else s.double()) for a, s in origins]
+            groups = _grouped(parts, origins, rates)
             ctx.visit = _Visit(layout, groups, any(ctx.needs_input_grad))
             pairs, sums, gap = (out.to(features[0].dtype) for out in ctx.visit.forward())
             return pairs, sums, gap
@@ -106,9 +110,10 @@ class _LogSumExp(torch.autograd.Function):
         visit = ctx.visit
         g_pairs, g_sums = visit.spread(*grads)
         count = len(ctx.fixed_rates)
-        features, learnt = ctx.saved_tensors[:count], iter(ctx.saved_tensors[count:])
+        saved = ctx.saved_tensors  # read once: checkpointing recomputes it on each reading
+        features, learnt = saved[:count], iter(saved[count:])
         rates = [next(learnt) if rate is None else rate for rate in ctx.fixed_rates]
-        wanted = ctx.needs_input_grad[2:]
+        wanted = ctx.needs_input_grad[3:]
         with full_precision(features[0].device):
             if torch.is_grad_enabled():  # the gradient will be differentiated: stay in the graph
                 gradients = _dense_gradients(visit, features, rates, wanted, g_pairs, g_sums)
@@ -117,7 +122,14 @@ class _LogSumExp(torch.autograd.Function):
                     None if found is None else found.to(features[0].dtype)
                     for found in visit.backward(g_pairs, g_sums, wanted)
                 ]
-        return None, None, *gradients
+        return None, None, None, *gradients
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise InputError(
+            "`log_sum_exp` needs reverse mode; received a forward-mode tangent. Use `backward` "
+            "or `torch.autograd.grad`."
+        )
 
 
 @dataclass(frozen=True)
@@ -145,7 +157,8 @@ class _Group:
     Terms linear in the statistic come first; the others want its root.
     """
 
-    rows: Tensor
+    base: Tensor
+    scale: Tensor | None
     terms: tuple[_Term, ...]
 
     @property
@@ -162,17 +175,17 @@ class _Group:
         leaf = self.terms[0].part.leaf
         factor = self.terms[0].coefficient if self.folded else 1.0
         if leaf.statistic == "inner":
-            return Inner(self.rows, factor)
+            return Inner(self.base, self.scale, factor)
         if leaf.statistic == "squared":
-            return Squared(self.rows, factor)
-        return Power(self.rows, factor, leaf.p)
+            return Squared(self.base, self.scale, factor)
+        return Power(self.base, self.scale, factor, leaf.p)
 
     def slope(self, term: _Term) -> float:
         """The constant in d log k / d t as `push` expects it: twice that for squared distances."""
         return term.coefficient * (term.gamma if term.part.leaf.statistic == "squared" else 1.0)
 
 
-def _grouped(parts: list[Part], features: Any, rates: Any) -> list[_Group]:
+def _grouped(parts: list[Part], origins: list[_Origin], rates: Any) -> list[_Group]:
     """Parts that compare the same rows in the same way share a group."""
     groups: dict[Any, list[int]] = {}
     for k, part in enumerate(parts):
@@ -182,7 +195,7 @@ def _grouped(parts: list[Part], features: Any, rates: Any) -> list[_Group]:
         groups.setdefault(key, []).append(k)
     return [
         _Group(
-            features[members[0]],
+            *origins[members[0]],
             tuple(
                 sorted(
                     (_Term(parts[k], k, number_of(rates[k])) for k in members),
@@ -210,7 +223,7 @@ class _Visit:
             self.size = TILE_KEPT
         elif any(isinstance(statistic, Power) for statistic in self.statistics):
             self.size = TILE_OF_DIFFERENCES
-        self.like = groups[0].rows
+        self.like = groups[0].base
         start, stop = layout.window
         self.partners = slice(start, stop), slice(layout.n + start, layout.n + stop)
         self.paired: list[tuple[Tensor, Tensor]] = []
@@ -220,6 +233,8 @@ class _Visit:
         """Whether every sum is safe without looking for its maximum."""
         depths = []
         heaviest = max(term.part.weight for term in self.terms)
+        if not 1e-9 < heaviest < 1e9:  # sums of k itself would leave the format
+            return False
         for group, statistic in zip(self.groups, self.statistics, strict=True):
             leaf = group.terms[0].part.leaf
             largest = 1.0 if leaf.unit_rows and leaf.isotropic else statistic.largest()

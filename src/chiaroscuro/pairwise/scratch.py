@@ -29,7 +29,7 @@ _mine = _Mine()
 
 def shared(name: str, like: Tensor, shape: tuple[int, int]) -> Tensor:
     """The tile of this name: valid until the name is asked for again."""
-    if like.device.type != "cpu":
+    if like.device.type != "cpu" or torch.is_inference_mode_enabled():
         return like.new_empty(shape)
     n = math.prod(shape)
     tile = _mine.shared.get((name, like.dtype))

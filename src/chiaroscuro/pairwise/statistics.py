@@ -31,8 +31,8 @@ NEAR_IN_DOUBLE = 1e-8
 class Inner:
     """t_ij = a_i . a_j, times `sign_and_size`."""
 
-    def __init__(self, rows: Tensor, sign_and_size: float):
-        self.rows = rows
+    def __init__(self, base: Tensor, scale: Tensor | None, sign_and_size: float):
+        self.rows = base if scale is None else base * scale
         self.factor = sign_and_size
 
     def largest(self) -> float:
@@ -85,23 +85,24 @@ class Squared:
     still need their differences.
     """
 
-    def __init__(self, rows: Tensor, sign_and_size: float):
-        d = rows.shape[1]
-        self.original = rows
-        self.rows = rows.new_empty(len(rows), d + 2)
+    def __init__(self, base: Tensor, scale: Tensor | None, sign_and_size: float):
+        d = base.shape[1]
+        self.base, self.scale = base, scale
+        self.rows = base.new_empty(len(base), d + 2)
         self.a = self.rows[:, :d]
-        self.mean = rows.mean(dim=0)
-        torch.sub(rows, self.mean, out=self.a)
+        torch.sub(base, base.mean(dim=0), out=self.a)
+        if scale is not None:
+            self.a *= scale
         self.rows[:, d] = 1
         self.size = self.rows[:, d + 1]
         torch.sum(self.a.square(), dim=1, out=self.size)
         self.factor = sign_and_size
-        self.widest = float(self.size.amax()) if len(rows) else 0.0
+        self.widest = float(self.size.amax()) if len(base) else 0.0
         need(
             math.isfinite(self.widest),
             lambda: (
-                f"squared distances need embeddings whose squares fit into {rows.dtype}; received "
-                f"entries up to {float(rows.abs().max()):.3g}. Normalise, or divide by a constant."
+                f"squared distances need embeddings whose squares fit into {base.dtype}; received "
+                f"entries up to {float(base.abs().max()):.3g}. Normalise, or divide by a constant."
             ),
         )
         self._double: Tensor | None = None
@@ -156,14 +157,16 @@ class Squared:
         self, near: tuple[Tensor, Tensor], i: slice, j: slice, out: Tensor
     ) -> None:
         for r, c in _chunks(*near):
-            difference = self.original[i][r] - self.original[j][c]
+            difference = self._difference(self.base[i][r], self.base[j][c])
             out[r, c] = difference.square_().sum(dim=1) * self.factor
 
     @property
     def double(self) -> Tensor:
         """The rows in float64, made when a tile first asks for them."""
         if self._double is None:
-            a = self.original.double() - self.mean
+            a = self.base.double() - self.base.mean(dim=0)
+            if self.scale is not None:
+                a *= self.scale
             size = a.square().sum(dim=1, keepdim=True)
             self._double = torch.cat([a, torch.ones_like(size), size], dim=1)
         return self._double
@@ -191,7 +194,7 @@ class Squared:
             w = weights[pairs].nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
             weights[pairs] = 0
             for r, c, v in _chunks(*pairs, w):
-                pull = (self.original[i][r] - self.original[j][c]).mul_(v[:, None])
+                pull = self._difference(self.base[i][r], self.base[j][c]).mul_(v[:, None])
                 into[i, :d].index_add_(0, r, pull, alpha=-1)
                 if both:
                     into[j, :d].index_add_(0, c, pull)
@@ -205,14 +208,18 @@ class Squared:
         if both:
             into[j].addmm_(weights.T, self.rows[i])
 
+    def _difference(self, x: Tensor, y: Tensor) -> Tensor:
+        """Differences of the rows, scaled after they were taken: before, they would be rounded."""
+        return _scaled(x - y, self.scale)
+
     def paired(self, i: slice, j: slice) -> Tensor:
         """The statistic of row with row, without the factor."""
-        return (self.original[i] - self.original[j]).square_().sum(dim=1)
+        return self._difference(self.base[i], self.base[j]).square_().sum(dim=1)
 
     def push_paired(self, weights: Tensor, i: slice, j: slice, into: Tensor) -> None:
         """What weights on row with row add to both sides."""
         d = self.a.shape[1]
-        pull = (self.original[i] - self.original[j]).mul_(weights[:, None])
+        pull = self._difference(self.base[i], self.base[j]).mul_(weights[:, None])
         into[i, :d] -= pull
         into[j, :d] += pull
 
@@ -224,8 +231,9 @@ class Squared:
 class Power:
     """t_ij = sum_k |a_ik - a_jk|^p, times `sign_and_size`; every difference has to be taken."""
 
-    def __init__(self, rows: Tensor, sign_and_size: float, p: float):
-        self.rows = rows
+    def __init__(self, base: Tensor, scale: Tensor | None, sign_and_size: float, p: float):
+        self.base, self.scale = base, scale
+        self.rows = base if scale is None else base * scale
         self.factor = sign_and_size
         self.p = p
 
@@ -234,14 +242,14 @@ class Power:
         return float((self.rows.amax(dim=0) - self.rows.amin(dim=0)).pow(self.p).sum())
 
     def left(self, i: slice) -> Tensor:
-        return self.rows[i]
+        return self.base[i]
 
     def tile(self, left: Tensor, i: slice, j: slice, drop: Offsets, out: Tensor) -> Near:
-        if self.p == 1:
-            torch.mul(torch.cdist(left, self.rows[j], p=1.0), self.factor, out=out)
+        if self.p == 1 and self.scale is None:
+            torch.mul(torch.cdist(left, self.base[j], p=1.0), self.factor, out=out)
             return None
-        for r in self._strips(left, self.rows[j]):
-            difference = (left[r, None] - self.rows[j]).abs_()
+        for r in self._strips(left, self.base[j]):
+            difference = self._difference(left[r, None], self.base[j]).abs_()
             torch.mul(difference.pow_(self.p).sum(dim=2), self.factor, out=out[r])
         return None
 
@@ -257,9 +265,9 @@ class Power:
         self, weights: Tensor, i: slice, j: slice, near: Near, both: bool, into: Tensor
     ) -> None:
         """Add sum_j W_ij p |a_i - a_j|^(p-1) sign(a_i - a_j) to rows i, the opposite to rows j."""
-        a, b = self.rows[i], self.rows[j]
+        a, b = self.base[i], self.base[j]
         for r in self._strips(a, b):
-            pull = self._slope(a[r, None] - b).mul_(weights[r, :, None])
+            pull = self._slope(self._difference(a[r, None], b)).mul_(weights[r, :, None])
             into[i][r] += pull.sum(dim=1)
             if both:
                 into[j] -= pull.sum(dim=0)
@@ -271,13 +279,16 @@ class Power:
 
     def paired(self, i: slice, j: slice) -> Tensor:
         """The statistic of row with row, without the factor."""
-        return (self.rows[i] - self.rows[j]).abs_().pow_(self.p).sum(dim=1)
+        return self._difference(self.base[i], self.base[j]).abs_().pow_(self.p).sum(dim=1)
 
     def push_paired(self, weights: Tensor, i: slice, j: slice, into: Tensor) -> None:
         """What weights on row with row add to both sides."""
-        pull = self._slope(self.rows[i] - self.rows[j]).mul_(weights[:, None])
+        pull = self._slope(self._difference(self.base[i], self.base[j])).mul_(weights[:, None])
         into[i] += pull
         into[j] -= pull
+
+    def _difference(self, x: Tensor, y: Tensor) -> Tensor:
+        return _scaled(x - y, self.scale)
 
     def _slope(self, difference: Tensor) -> Tensor:
         """|x|^(p-1) sign(x), and zero at zero."""
@@ -286,6 +297,10 @@ class Power:
 
     def gradient(self, pushed: Tensor, constant: float) -> Tensor:
         return pushed.mul_(constant * self.p)
+
+
+def _scaled(difference: Tensor, scale: Tensor | None) -> Tensor:
+    return difference if scale is None else difference.mul_(scale)
 
 
 def _chunks(*index: Tensor, at_once: int = 1 << 15) -> Iterator[tuple[Tensor, ...]]:
