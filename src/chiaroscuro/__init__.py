@@ -14,7 +14,21 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from chiaroscuro import engine, kernels, objectives, pairwise, spec
+    from chiaroscuro import (
+        artifacts,
+        data,
+        diagnostics,
+        engine,
+        kernels,
+        models,
+        objectives,
+        pairwise,
+        spec,
+        views,
+    )
+    from chiaroscuro.artifacts import Embeddings, Run
+    from chiaroscuro.engine import embed, train
+    from chiaroscuro.engine.estimator import ContrastiveEmbedding
     from chiaroscuro.errors import ChiaroError, InputError
     from chiaroscuro.kernels import (
         Concat,
@@ -56,8 +70,10 @@ __all__ = [
     "BarlowTwins",
     "ChiaroError",
     "Concat",
+    "ContrastiveEmbedding",
     "Cosine",
     "Dot",
+    "Embeddings",
     "Exponential",
     "Gaussian",
     "Generalised",
@@ -70,18 +86,26 @@ __all__ = [
     "Objective",
     "OnDims",
     "OtherView",
+    "Run",
     "SameView",
     "SpectralContrastive",
     "Sum",
     "SupCon",
     "VICReg",
     "Weighted",
+    "artifacts",
+    "data",
+    "diagnostics",
+    "embed",
     "engine",
     "kernels",
+    "models",
     "objectives",
     "pairwise",
     "parse",
     "spec",
+    "train",
+    "views",
 ]
 
 _HOME = {
@@ -92,7 +116,11 @@ _HOME = {
         "Objective InfoNCE SupCon OnDims Weighted Generalised "
         "VICReg BYOL BarlowTwins SpectralContrastive AlignUniform"
     ),
+    "artifacts": "Run Embeddings",
+    "engine": "train embed",
+    "engine.estimator": "ContrastiveEmbedding",
 }
+_ALGEBRA = ("kernels", "pairwise", "objectives")
 _ROOMS = {
     *("errors", "numerics", "spec", "artifacts", "data", "views", "models"),
     *("kernels", "pairwise", "objectives", "graphs", "dynamics", "diagnostics", "engine", "labs"),
@@ -117,7 +145,7 @@ def parse(text: str) -> Any:
 
 def _names() -> dict[str, type]:
     """Every finished class that the rooms of the algebra export: no other derives from it."""
-    rooms = [importlib.import_module(f"chiaroscuro.{room}") for room in _HOME if room != "errors"]
+    rooms = [importlib.import_module(f"chiaroscuro.{room}") for room in _ALGEBRA]
     exported = {name: getattr(room, name) for room in rooms for name in room.__all__}
     classes = {name: value for name, value in exported.items() if isinstance(value, type)}
     bases = {base for value in classes.values() for base in value.__mro__[1:]}

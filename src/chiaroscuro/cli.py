@@ -79,9 +79,51 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     parser.add_argument("--version", action="version", version=f"chiaro {__version__}")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 
-    demo = verbs.add_parser("demo", help="the main job on a small example", allow_abbrev=False)
+    demo = verbs.add_parser("demo", help="the main job on the embedded data", allow_abbrev=False)
     demo.add_argument("--out", metavar="DIR", help="where the files go")
     demo.set_defaults(verb=_demo)
+
+    train = verbs.add_parser("train", help="settings to a run", allow_abbrev=False)
+    train.add_argument("settings", metavar="PRESET|FILE.toml", help="see `chiaro preset list`")
+    train.add_argument(
+        "--set",
+        dest="sets",
+        metavar="KEY=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="such as optimiser.lr=0.1",
+    )
+    train.add_argument("--out", metavar="DIR", required=True, help="the run folder")
+    train.add_argument("--resume", action="store_true", help="from the newest good checkpoint")
+    train.set_defaults(verb=_train)
+
+    preset = verbs.add_parser("preset", help="methods, as small TOML files", allow_abbrev=False)
+    presets = preset.add_subparsers(metavar="list|show", required=True)
+    presets.add_parser("list", help="their names").set_defaults(verb=_preset_list)
+    show = presets.add_parser("show", help="the text of one, to copy and edit")
+    show.add_argument("name", metavar="NAME")
+    show.set_defaults(verb=_preset_show)
+
+    embed = verbs.add_parser("embed", help="a run to embeddings", allow_abbrev=False)
+    embed.add_argument("run", metavar="RUN")
+    embed.add_argument("--data", metavar="SPEC", help="other data than it was trained on")
+    embed.add_argument("--out", metavar="FILE.npz", required=True)
+    embed.set_defaults(verb=_embed)
+
+    evaluate = verbs.add_parser(
+        "evaluate", help="accuracy on held-out data, beside two controls", allow_abbrev=False
+    )
+    evaluate.add_argument("subject", metavar="RUN|FILE.npz")
+    evaluate.add_argument("--json", action="store_true", help="one JSON document")
+    evaluate.set_defaults(verb=_evaluate)
+
+    data = verbs.add_parser("data", help="which data are here; fetch others", allow_abbrev=False)
+    datas = data.add_subparsers(metavar="list|get", required=True)
+    datas.add_parser("list", help="by name").set_defaults(verb=_data_list)
+    get = datas.add_parser("get", help="download the official files")
+    get.add_argument("name", metavar="NAME")
+    get.set_defaults(verb=_data_get)
 
     cite = verbs.add_parser("cite", help="the BibTeX of what is used", allow_abbrev=False)
     cite.add_argument("object", metavar="OBJECT", help='a name, or "InfoNCE(Gaussian(tau=0.5))"')
@@ -101,6 +143,80 @@ def _demo(call: argparse.Namespace) -> int:
     from chiaroscuro import demo
 
     demo.main(call.out)
+    return 0
+
+
+def _train(call: argparse.Namespace) -> int:
+    from chiaroscuro.diagnostics import glance
+    from chiaroscuro.engine import held_out, read_settings, train
+
+    settings = read_settings(call.settings, call.sets)
+    run = train(settings, call.out, [held_out(glance)], call.resume, progress=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":
+        print(f"run: {run.folder}")
+    return 0
+
+
+def _preset_list(call: argparse.Namespace) -> int:
+    from chiaroscuro.engine import preset_text, presets
+
+    names = presets()
+    width = max(map(len, names))
+    for name in names:
+        about = preset_text(name).splitlines()[0].removeprefix("# ")
+        print(f"{name:<{width}}  {about}")
+    return 0
+
+
+def _preset_show(call: argparse.Namespace) -> int:
+    from chiaroscuro.engine import preset_text
+
+    print(preset_text(call.name), end="")
+    return 0
+
+
+def _embed(call: argparse.Namespace) -> int:
+    from chiaroscuro.engine import embed
+
+    embeddings = embed(call.run, call.data)
+    print(f"embeddings: {embeddings.save(call.out)}")
+    return 0
+
+
+def _evaluate(call: argparse.Namespace) -> int:
+    from chiaroscuro.artifacts import Embeddings
+    from chiaroscuro.diagnostics import evaluate, table
+
+    if os.path.isdir(call.subject):
+        from chiaroscuro.engine import embed
+
+        embeddings = embed(call.subject)
+    else:
+        embeddings = Embeddings.load(call.subject)
+    found = evaluate(embeddings)
+    if call.json:
+        import json
+
+        print(json.dumps(found, indent=2))
+    else:
+        print(table(found))
+    return 0
+
+
+def _data_list(call: argparse.Namespace) -> int:
+    from chiaroscuro.data import available
+
+    found = available()
+    width = max(len(one.name) for one in found)
+    for one in found:
+        print(f"{one.name:<{width}}  {one.where or 'not here'}  {one.note}".rstrip())
+    return 0
+
+
+def _data_get(call: argparse.Namespace) -> int:
+    from chiaroscuro.data import get
+
+    print(f"data: {get(call.name)}")
     return 0
 
 

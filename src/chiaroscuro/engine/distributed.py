@@ -10,7 +10,9 @@ refuse it, with the same sentence: nobody waits for someone who has left.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -29,6 +31,7 @@ __all__ = [
     "distributed_loss",
     "gather_rows",
     "is_first",
+    "joined_ranks",
     "rank",
     "share_buffers",
     "world_size",
@@ -507,3 +510,26 @@ def _device(group: Group) -> torch.device:
     if dist.get_backend(group) == "nccl":
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
+
+
+# ---- beginning and end ----
+
+
+@contextmanager
+def joined_ranks() -> Iterator[None]:
+    """Join the other ranks that `torchrun` started, as its environment says; leave at the end.
+
+    Without `torchrun`, with one rank, or in a group that exists already, nothing happens.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1 or not dist.is_available() or dist.is_initialized():
+        yield
+        return
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("nccl" if cuda else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

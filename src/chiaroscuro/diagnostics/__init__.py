@@ -1,0 +1,34 @@
+"""Diagnostics: functions of embeddings. Spectrum, sphere, neighbours, probes; evaluation."""
+
+from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance, table
+from chiaroscuro.diagnostics.neighbours import knn_accuracy, knn_leave_one_out
+from chiaroscuro.diagnostics.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
+from chiaroscuro.diagnostics.rows import Labelled
+from chiaroscuro.diagnostics.spectrum import (
+    effective_rank,
+    numerical_rank,
+    participation_ratio,
+    singular_values,
+)
+from chiaroscuro.diagnostics.sphere import alignment, mean_cosine, uniformity
+
+__all__ = [
+    "PROBES",
+    "SUBJECTS",
+    "Labelled",
+    "alignment",
+    "effective_rank",
+    "evaluate",
+    "glance",
+    "knn_accuracy",
+    "knn_leave_one_out",
+    "logistic_probe",
+    "mean_cosine",
+    "numerical_rank",
+    "participation_ratio",
+    "ridge_probe",
+    "sgd_probe",
+    "singular_values",
+    "table",
+    "uniformity",
+]

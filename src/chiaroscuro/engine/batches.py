@@ -1,0 +1,141 @@
+"""From rows of a data set to the tensors a network takes, with and without a view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from chiaroscuro.data import Dataset, open_data
+from chiaroscuro.engine.settings import Settings
+from chiaroscuro.errors import InputError, need
+from chiaroscuro.views import Rewrites, View
+
+__all__ = ["Pairs", "open_training_data", "plain", "tokens"]
+
+START = 257
+"""The token before every text; 1 to 256 are bytes, 0 is padding."""
+
+
+def tokens(texts: list[str], length: int = 96) -> Tensor:
+    """Texts as bytes: a start token, then each byte of UTF-8 plus 1, then zeros.
+
+    Args:
+        texts: any strings.
+        length: tokens of the longest text that is kept whole; the rest is cut.
+
+    Example:
+        >>> tokens(["a", "ab"])
+        tensor([[257,  98,   0],
+                [257,  98,  99]])
+    """
+    rows = [[START, *(byte + 1 for byte in text.encode())][:length] for text in texts]
+    out = torch.zeros(len(rows), max(map(len, rows), default=1), dtype=torch.long)
+    for at, row in enumerate(rows):
+        out[at, : len(row)] = torch.tensor(row)
+    return out
+
+
+def open_training_data(settings: Settings) -> Dataset:
+    """The samples that the settings train on."""
+    data = open_data(settings.data.source)
+    if settings.data.part != "all" and data.split is not None:
+        data = data.part(settings.data.part)
+    need(len(data) > 0, lambda: f"`{settings.data.source}` has 0 samples to train on.")
+    return data.one_per_group() if settings.data.distinct else data
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Positive pairs of a data set: a pure function of (seed, epoch, row, view).
+
+    Args:
+        data: the samples.
+        first, second: the views of the two sides; None leaves a sample as it is.
+        fresh: whether the data draw each side anew.
+        seed: of the views.
+        separate: whether the second side is the text of a picture.
+    """
+
+    data: Dataset
+    first: View | None
+    second: View | None
+    fresh: bool = False
+    seed: int = 0
+    separate: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings, data: Dataset) -> Pairs:
+        """The pairs that the settings ask for."""
+        first, second = settings.views.objects()
+        names = set(data.inputs)
+        separate = bool(settings.network.second_encoder) and "images" in names
+        separate = separate and bool(names & {"texts", "captions"})
+        need(
+            not settings.views.fresh or data.source is not None,
+            lambda: f"`views.fresh` needs data that can draw views; `{data.name}` is a record.",
+        )
+        return cls(data, first, second, settings.views.fresh, settings.seed, separate)
+
+    def __call__(self, indices: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
+        """The two views of these samples, row by row."""
+        if self.fresh:
+            draw = lambda view: self.data.draw(indices, seed=self.seed, epoch=epoch, view=view)
+            batches = [draw(0), draw(1)]
+        else:
+            batches = [self.data[indices]] * 2
+        x1, x2 = (self._view(batch, epoch, side) for side, batch in enumerate(batches))
+        return x1, x2
+
+    def _view(self, batch: dict[str, NDArray[Any]], epoch: int, side: int) -> Tensor:
+        view = self.second if side else self.first
+        x = _raw(batch, self.data.inputs, self.separate and side == 1, view)
+        if view is not None:
+            x, _ = view(x, batch["row"], self.seed, epoch, side)
+        return _ready(x)
+
+
+def plain(data: Dataset, indices: NDArray[np.int64], side: int = 0) -> Tensor:
+    """These samples without a view, as the network of a side takes them.
+
+    Args:
+        data: the samples.
+        indices: which of them.
+        side: 1 for the text of a picture.
+    """
+    texts = side == 1 and bool(set(data.inputs) & {"texts", "captions"})
+    return _ready(_raw(data[indices], data.inputs, texts, None))
+
+
+def _raw(
+    batch: dict[str, NDArray[Any]], inputs: tuple[str, ...], texts: bool, view: View | None
+) -> Any:
+    """The column that is looked at, as the views take it."""
+    if "images" in inputs and not texts:
+        images = torch.from_numpy(np.ascontiguousarray(batch["images"]))
+        return images.permute(0, 3, 1, 2).contiguous()
+    if isinstance(view, Rewrites) and "captions" in inputs:
+        return list(batch["captions"])
+    if not texts and (column := next((c for c in inputs if c not in _TEXTS), None)):
+        values = np.ascontiguousarray(batch[column])
+        whole = values.dtype.kind in "iu" and values.dtype != np.uint8
+        return torch.from_numpy(values.astype(np.int64 if whole else np.float32))
+    if "texts" in inputs:
+        return tokens([str(text) for text in batch["texts"]])
+    if "captions" in inputs:
+        return tokens([texts[0] for texts in batch["captions"]])
+    raise InputError(f"Training needs images, arrays or texts; the data have {inputs}.")
+
+
+_TEXTS = ("texts", "captions")
+
+
+def _ready(x: Any) -> Tensor:
+    """Floats for pictures, tokens for texts."""
+    if isinstance(x, list):
+        return tokens(x)
+    return x.float() / 255 if x.dtype == torch.uint8 else x

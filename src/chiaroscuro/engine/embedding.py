@@ -1,0 +1,203 @@
+"""`embed`: what a trained network makes of data; and a callback that does so while it trains."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from chiaroscuro.artifacts import Embeddings, Run, checkpoints
+from chiaroscuro.data import Dataset, open_data
+from chiaroscuro.engine.batches import plain
+from chiaroscuro.engine.networks import Networks, build
+from chiaroscuro.engine.settings import Settings
+from chiaroscuro.engine.training import Callback, Moment
+from chiaroscuro.errors import ChiaroError, need
+from chiaroscuro.models import unpack
+
+__all__ = ["embed", "held_out", "load_networks"]
+
+BATCH = 256
+THUMBNAIL = 32
+"""Pixels of a side; smaller pictures keep their own."""
+
+
+def embed(subject: Any, data: Any = None, side: int = 0) -> Embeddings:
+    """Embeddings of a data set, with all that is known of its rows.
+
+    Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
+    the data have them; thumbnails of pictures and `layer_input` of arrays. Of a run it also holds
+    `layer_untrained`, the representations before the first step: the control that evaluation
+    needs. Networks are in evaluation mode, and left as they were.
+
+    Args:
+        subject: a `Run`, its folder, `Networks`, or any module that maps samples to (n, d).
+        data: a data set or a text for `open_data`; None is what the run was trained on, both sides
+            of its split.
+        side: 1 for the second network of a pair, the one for texts.
+
+    Example:
+        >>> from chiaroscuro.models import MLP
+        >>> embed(MLP(d_in=3, d=2), {"x": np.eye(3, dtype=np.float32), "labels": np.arange(3)})
+        Embeddings(h=(3, 2) float32, labels=(3,) int64, ..., layer_input=(3, 3) float32)
+    """
+    layers: dict[str, np.ndarray] = {}
+    if isinstance(subject, str | os.PathLike):
+        subject = Run.open(subject)
+    if isinstance(subject, Run):
+        settings = Settings.of(subject.settings())
+        data = settings.data.source if data is None else data
+        table, networks = open_data(data), load_networks(subject)
+        before = build(settings.network, settings.seed)
+        layers["untrained"] = _through(before, table, side)[0]
+    else:
+        need(data is not None, "`embed(model, data)` needs data; received None.")
+        table, networks = open_data(data), subject
+    h, z = _through(networks, table, side)
+    return Embeddings(h=h, z=z, layers=layers | _input(table), **_known(table))
+
+
+def load_networks(run: Run) -> Networks:
+    """The networks of a run's newest good checkpoint; the averaged ones where it keeps an average.
+
+    Args:
+        run: a run that has saved at least once.
+    """
+    settings = Settings.of(run.settings())
+    found = checkpoints.latest_good(run.checkpoints)
+    if found.checkpoint is None:
+        raise ChiaroError(
+            f"`{run.folder}` has no good checkpoint, of {len(found.bad)} found; train it first."
+        )
+    saved = unpack(found.checkpoint.arrays, found.checkpoint.state)
+    networks = build(settings.network, settings.seed)
+    state = saved["networks"]
+    if saved["average"] is not None:
+        state = {name.removeprefix("module."): value for name, value in saved["average"].items()}
+    networks.load_state_dict(state)
+    return networks.eval()
+
+
+def held_out(
+    measure: Callable[[tuple[Any, Any], tuple[Any, Any]], Mapping[str, float]],
+    rows: int = 1000,
+    every: int = 1,
+) -> Callback:
+    """A callback that hands representations of both sides of the split to a measure.
+
+    Data without labels or without a split give no measure. It decides nothing: it is there to look
+    at.
+
+    Args:
+        measure: of (h, labels) of the training side and of the test side to numbers by name.
+        rows: at most so many of the test side, and twice as many of the training side, evenly
+            spaced.
+        every: epochs between looks; the last epoch is always looked at.
+    """
+    sides: list[Dataset] = []
+
+    def callback(moment: Moment) -> Mapping[str, float]:
+        if (moment.epoch + 1) % every and moment.step < moment.steps:
+            return {}
+        if not sides:
+            data = open_data(moment.settings.data.source)
+            if data.labels is None or data.split is None:
+                return {}
+            parts = data.part("train"), data.part("test")
+            sides.extend(_spaced(part, n) for part, n in zip(parts, (2 * rows, rows), strict=True))
+        if any(len(part) == 0 for part in sides):
+            return {}
+        train, test = ((_through(moment.networks, part, 0)[0], part.labels) for part in sides)
+        return measure(train, test)
+
+    return callback
+
+
+def _spaced(data: Dataset, n: int) -> Dataset:
+    return data.take(np.linspace(0, len(data) - 1, min(n, len(data))).astype(np.int64))
+
+
+# ---- going through ----
+
+
+def _through(networks: nn.Module, data: Dataset, side: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """h and, where there is a projector, z of every row."""
+    device = next((p.device for p in networks.parameters()), torch.device("cpu"))
+    hs: list[Tensor] = []
+    zs: list[Tensor] = []
+    with _evaluating(networks), torch.no_grad():
+        for start in range(0, len(data), BATCH):
+            rows = np.arange(start, min(start + BATCH, len(data)))
+            x = plain(data, rows, side).to(device)
+            ours = isinstance(networks, Networks)
+            h = networks.encode(x, side) if ours else networks(x)  # type: ignore[operator]
+            need(
+                isinstance(h, Tensor) and h.ndim == 2 and len(h) == len(rows),
+                lambda rows=rows: (
+                    f"`embed(model, data)` needs a model that gives a matrix ({len(rows)}, d) for "
+                    f"{len(rows)} samples."
+                ),
+            )
+            hs.append(h.float().cpu())
+            if ours:
+                zs.append(networks.project(h, side).float().cpu())  # type: ignore[operator]
+    need(bool(hs), lambda: f"`embed` needs at least 1 sample; `{data.name}` has 0.")
+    return torch.cat(hs).numpy(), torch.cat(zs).numpy() if zs else None
+
+
+@contextlib.contextmanager
+def _evaluating(networks: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in networks.modules()}
+    networks.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+# ---- what is known of the rows ----
+
+
+def _known(data: Dataset) -> dict[str, Any]:
+    known: dict[str, Any] = {name: data.columns.get(name) for name in _DESCRIPTIONS}
+    found = {name: data.column(name) for name, column in known.items() if column is not None}
+    found["ids"] = data.ids if data.ids.dtype.kind in "iuU" else data.ids.astype(str)
+    if data.class_names and "labels" in found:
+        found["class_names"] = np.array(data.class_names)
+    if data.factor_names and "factors" in found:
+        found["factor_names"] = np.array(data.factor_names)
+    if "texts" in data.inputs:
+        found["texts"] = np.array([str(text) for text in data.column("texts")])
+    if "images" in data.inputs:
+        found["thumbnails"] = _thumbnails(data)
+    return found
+
+
+_DESCRIPTIONS = ("labels", "coarse_labels", "factors", "split")
+
+
+def _thumbnails(data: Dataset) -> np.ndarray:
+    out = []
+    for start in range(0, len(data), BATCH):
+        rows = np.arange(start, min(start + BATCH, len(data)))
+        x = torch.from_numpy(np.ascontiguousarray(data[rows]["images"])).permute(0, 3, 1, 2)
+        side = min(THUMBNAIL, max(x.shape[2:]))
+        if tuple(x.shape[2:]) != (side, side):
+            x = F.interpolate(x.float(), (side, side), mode="area").round_().to(torch.uint8)
+        out.append(x.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).numpy())
+    return np.concatenate(out)
+
+
+def _input(data: Dataset) -> dict[str, np.ndarray]:
+    if "images" in data.inputs or "x" not in data.inputs:
+        return {}
+    x = data.column("x")
+    numbers = x.dtype.kind in "fiu" and x.ndim >= 2
+    return {"input": x.reshape(len(x), -1)} if numbers else {}

@@ -1,0 +1,162 @@
+"""`ContrastiveEmbedding`: training behind the interface of scikit-learn."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from chiaroscuro.data.extras import bring
+from chiaroscuro.engine.embedding import embed, load_networks
+from chiaroscuro.engine.settings import read_settings
+from chiaroscuro.engine.training import train
+from chiaroscuro.errors import InputError, need
+
+__all__ = ["ContrastiveEmbedding"]
+
+_base = bring("sklearn.base", "`ContrastiveEmbedding`", "scikit-learn")
+_Names: Any = _base.ClassNamePrefixFeaturesOutMixin
+_Transformer: Any = _base.TransformerMixin
+_Estimator: Any = _base.BaseEstimator
+_validation = bring("sklearn.utils.validation", "`ContrastiveEmbedding`", "scikit-learn")
+
+
+class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
+    """A contrastive embedding of arrays (n, d) or pictures (n, h, w, 3), without labels.
+
+    Arrays are standardised and seen under noise by a small perceptron; pictures (uint8) under
+    SimCLR's augmentations by a small residual network. `transform` gives the representation h.
+
+    Args:
+        n_components: dimension of h for arrays.
+        objective: in its notation; NT-Xent at 0.5 [chen2020simclr, B.9].
+        view: in its notation; None is `Jitter(noise=0.5)` for arrays, SimCLR at 0.5 for pictures.
+        encoder: in its notation; None is one that fits the data.
+        epochs, batch, lr: of AdamW; plain values without a paper behind them.
+        random_state: of weights, order and views.
+
+    Attributes:
+        networks_: encoder and projector. n_features_in_: columns of an array.
+
+    References:
+        chen2020simclr
+
+    Example:
+        >>> X = np.random.default_rng(0).normal(size=(40, 5))
+        >>> ContrastiveEmbedding(n_components=3, epochs=2).fit(X).transform(X).shape
+        (40, 3)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 16,
+        *,
+        objective: str = "InfoNCE(kernel=Cosine(tau=0.5))",
+        view: str | None = None,
+        encoder: str | None = None,
+        epochs: int = 20,
+        batch: int = 128,
+        lr: float = 3e-3,
+        random_state: Any = 0,
+    ):
+        self.n_components = n_components
+        self.objective = objective
+        self.view = view
+        self.encoder = encoder
+        self.epochs = epochs
+        self.batch = batch
+        self.lr = lr
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> ContrastiveEmbedding:
+        """Train on X; y is not looked at, but kept for `score`."""
+        x = self._checked(X, fitting=True)
+        if y is not None:
+            y = np.asarray(y)
+            _validation.check_consistent_length(x, y)
+        draw = _validation.check_random_state(self.random_state)
+        self.pictures_ = x.ndim == 4
+        if not self.pictures_:
+            self.mean_ = x.mean(axis=0)
+            deviation = x.std(axis=0)
+            self.scale_ = np.where(deviation > 0, deviation, 1.0)
+        with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
+            path = Path(folder) / "data.npz"
+            arrays: dict[str, Any] = self._batch(x)
+            np.savez(path, **arrays)
+            settings = read_settings(self._settings(x, str(path), int(draw.randint(2**31 - 1))))
+            self.networks_ = load_networks(train(settings, Path(folder) / "run"))
+        if not self.pictures_:
+            self.networks_.double()  # a row's embedding then hardly depends on its batch
+        self.h_ = self._embed(x)
+        self.y_ = y
+        self._n_features_out = self.h_.shape[1]
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The representations h of X, (n, d)."""
+        _validation.check_is_fitted(self, "networks_")
+        return self._embed(self._checked(X, fitting=False))
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of X whose 20 nearest fitted rows, by cosine, name its y by majority."""
+        if getattr(self, "y_", None) is None:
+            raise InputError("`score(X, y)` needs labels of the fitted rows: `fit(X, y)`.")
+        unit = lambda h: h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
+        similar = unit(self.transform(X)) @ unit(self.h_).T
+        nearest = np.argsort(-similar, axis=1, kind="stable")[:, :20]
+        classes, of = np.unique(self.y_, return_inverse=True)
+        votes = [np.bincount(of[row], minlength=len(classes)).argmax() for row in nearest]
+        return float(np.mean(classes[votes] == np.asarray(y)))
+
+    def _checked(self, X: Any, fitting: bool) -> np.ndarray:
+        if getattr(X, "ndim", 2) == 4:
+            x = np.asarray(X)
+            need(
+                x.dtype == np.uint8 and x.shape[3] == 3 and len(x) >= 2,
+                lambda: (
+                    "`ContrastiveEmbedding` needs at least 2 pictures (n, h, w, 3) in uint8; "
+                    f"received {x.shape} in {x.dtype}."
+                ),
+            )
+            return x
+        least = 2 if fitting else 1
+        return _validation.validate_data(
+            self, X, reset=fitting, dtype=np.float64, ensure_min_samples=least
+        )
+
+    def _batch(self, x: np.ndarray) -> dict[str, np.ndarray]:
+        if self.pictures_:
+            return {"images": x}
+        return {"x": ((x - self.mean_) / self.scale_).astype(np.float32)}
+
+    def _embed(self, x: np.ndarray) -> np.ndarray:
+        if self.pictures_:
+            return np.asarray(embed(self.networks_, {"images": x}).h, dtype=np.float64)
+        rows = torch.from_numpy((x - self.mean_) / self.scale_)
+        with torch.no_grad():
+            return self.networks_.encode(rows).numpy()
+
+    def _settings(self, x: np.ndarray, source: str, seed: int) -> dict[str, Any]:
+        if x.ndim == 4:
+            view = self.view or f"SimCLR(size={max(x.shape[1:3])}, strength=0.5)"
+            encoder = self.encoder or "ResNet(depth=9, width=0.25, stem='small')"
+        else:
+            view = self.view or "Jitter(noise=0.5)"
+            shape = f"d_in={x.shape[1]}, d={self.n_components}"
+            encoder = self.encoder or f"MLP({shape}, depth=2, width=64)"
+        return {
+            "objective": self.objective,
+            "seed": seed,
+            "epochs": self.epochs,
+            "batch": min(self.batch, len(x)),
+            "data": {"source": source, "part": "all"},
+            "views": {"first": view},
+            "network": {"encoder": encoder, "projector": "Projector(d=32)"},
+            "optimiser": {"name": "adamw", "lr": float(self.lr)},
+            "schedule": {"warmup": 0.0},
+            "saving": {"every": 10**9},
+        }

@@ -1,0 +1,119 @@
+"""Optimisers: LARS, and torch's SGD and AdamW with bias and norms left out of the decay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from chiaroscuro.engine.settings import OptimiserSettings
+from chiaroscuro.errors import need
+
+__all__ = ["LARS", "optimiser"]
+
+
+class LARS(torch.optim.Optimizer):
+    """Layer-wise adaptive rate scaling [you2017lars, Alg. 1].
+
+        trust = eta |w| / (|g| + decay |w|)       1 where |w| or |g| is 0, or the layer is excluded
+        v <- momentum v + lr trust (g + decay w)
+        w <- w - v
+
+    Every tensor moves by a share of its own norm, whatever the size of its gradient. Tensors of one
+    dimension or none (biases, the scales of normalisations, temperatures) are excluded by
+    `optimiser`: for them it is SGD without decay, as in the code of [chen2020simclr].
+
+    Relations: excluded tensors without decay follow `torch.optim.SGD` while lr is constant.
+
+    Args:
+        params: tensors or groups; a group with `exclude=True` has trust 1 and no decay.
+        lr: 0.3 batch / 256 [chen2020simclr, Sec. 2.1].
+        momentum: 0.9 [you2017lars, Sec. 5].
+        weight_decay: 1e-6 [chen2020simclr, Sec. 2.1].
+        eta: 0.001 [you2017lars, Sec. 5].
+
+    References:
+        you2017lars, chen2020simclr
+
+    Example:
+        >>> w = nn.Parameter(torch.full((2, 2), 1.0))
+        >>> w.grad = torch.full((2, 2), 1e6)
+        >>> LARS([w], lr=1.0, weight_decay=0.0).step()  # moves by 0.001 |w| all the same
+        >>> round(w[0, 0].item(), 6)
+        0.999
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float,
+        momentum: float = 0.9,
+        weight_decay: float = 1e-6,
+        eta: float = 0.001,
+    ):
+        need(
+            lr >= 0 and 0 <= momentum < 1 and weight_decay >= 0 and eta > 0,
+            lambda: (
+                "`LARS` needs `lr >= 0`, `0 <= momentum < 1`, `weight_decay >= 0` and `eta > 0`; "
+                f"received {lr}, {momentum}, {weight_decay} and {eta}."
+            ),
+        )
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "eta": eta}
+        super().__init__(params, {**defaults, "exclude": False})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step of every tensor that has a gradient."""
+        need(closure is None, "`LARS.step` takes no closure; call `backward` before it.")
+        for group in self.param_groups:
+            for w in group["params"]:
+                if w.grad is not None:
+                    self._move(w, w.grad, group)
+
+    def _move(self, w: Tensor, g: Tensor, group: dict[str, Any]) -> None:
+        trust: float | Tensor = 1.0
+        if not group["exclude"]:
+            size, slope = w.norm(), g.norm()
+            decay = group["weight_decay"]
+            trust = group["eta"] * size / (slope + decay * size)
+            trust = torch.where((size > 0) & (slope > 0), trust, 1.0)
+            g = g + decay * w
+        if "v" not in self.state[w]:
+            self.state[w]["v"] = torch.zeros_like(w)
+        v = self.state[w]["v"]
+        v.mul_(group["momentum"]).add_(g * (group["lr"] * trust))
+        w.sub_(v)
+
+
+def optimiser(settings: OptimiserSettings, *modules: nn.Module) -> torch.optim.Optimizer:
+    """The optimiser that the settings name, on all parameters of the modules.
+
+    Parameters of one dimension or none are in a group of their own, without decay and, for LARS,
+    without trust ratio.
+
+    Args:
+        settings: name, lr and what goes with them.
+        modules: networks, and an objective that learns its temperature.
+
+    Example:
+        >>> from chiaroscuro.engine.settings import OptimiserSettings
+        >>> groups = optimiser(OptimiserSettings(name="sgd"), nn.Linear(3, 2)).param_groups
+        >>> [(len(group["params"]), group["weight_decay"]) for group in groups]
+        [(1, 1e-06), (1, 0.0)]
+    """
+    parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
+    need(bool(parameters), "`optimiser` needs parameters that want a gradient; received 0.")
+    weights = [p for p in parameters if p.ndim > 1]
+    others = [p for p in parameters if p.ndim <= 1]
+    groups = [
+        {"params": weights, "weight_decay": settings.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    if settings.name == "lars":
+        groups[1]["exclude"] = True
+        return LARS(groups, settings.lr, settings.momentum, eta=settings.trust)
+    if settings.name == "sgd":
+        return torch.optim.SGD(groups, settings.lr, settings.momentum)
+    return torch.optim.AdamW(groups, settings.lr, (settings.momentum, settings.second_momentum))

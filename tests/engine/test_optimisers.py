@@ -1,0 +1,95 @@
+"""Optimisers against loops written out, schedules at their ends."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from chiaroscuro.engine import LARS, OptimiserSettings, constant, cosine, linear, optimiser
+from chiaroscuro.errors import InputError
+
+
+def naive_lars(w, gradients, lrs, momentum, decay, eta, exclude):
+    """Algorithm 1 of the paper, number by number."""
+    w, v = [float(x) for x in w], [0.0] * len(w)
+    for g, lr in zip(gradients, lrs, strict=True):
+        size = math.sqrt(sum(x * x for x in w))
+        slope = math.sqrt(sum(x * x for x in g))
+        trust = 1.0
+        if not exclude and size > 0 and slope > 0:
+            trust = eta * size / (slope + decay * size)
+        for i in range(len(w)):
+            pull = g[i] if exclude else g[i] + decay * w[i]
+            v[i] = momentum * v[i] + lr * trust * pull
+            w[i] = w[i] - v[i]
+    return w
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (6,)], ids=["weights", "bias"])
+def test_lars_is_its_algorithm(shape):
+    torch.manual_seed(0)
+    w = nn.Parameter(torch.randn(shape, dtype=torch.float64))
+    start = w.detach().flatten().tolist()
+    gradients = torch.randn(5, *shape, dtype=torch.float64) * 10
+    lrs = [0.1, 0.5, 0.3, 0.2, 0.05]
+    settings = OptimiserSettings(name="lars", lr=1.0, weight_decay=0.1, trust=0.02)
+    module = nn.Module()
+    module.w = w
+    lars = optimiser(settings, module)
+    for g, lr in zip(gradients, lrs, strict=True):
+        for group in lars.param_groups:
+            group["lr"] = lr
+        w.grad = g.clone()
+        lars.step()
+    flat = gradients.flatten(1).tolist()
+    expected = naive_lars(start, flat, lrs, 0.9, 0.1, 0.02, exclude=len(shape) == 1)
+    np.testing.assert_allclose(w.detach().flatten().tolist(), expected, rtol=1e-12)
+
+
+def test_lars_at_zero():
+    w = nn.Parameter(torch.zeros(2, 2))
+    w.grad = torch.ones(2, 2)
+    LARS([w], lr=0.5, weight_decay=0.1).step()  # trust 1: it must be able to leave zero
+    torch.testing.assert_close(w.detach(), torch.full((2, 2), -0.5))
+    w.grad = torch.zeros(2, 2)
+    LARS([w], lr=0.5, weight_decay=0.0).step()
+    torch.testing.assert_close(w.detach(), torch.full((2, 2), -0.5))
+    with pytest.raises(InputError, match="received -1"):
+        LARS([w], lr=-1)
+
+
+def test_excluded_lars_without_decay_is_sgd():
+    torch.manual_seed(0)
+    a = nn.Parameter(torch.randn(5))
+    b = nn.Parameter(a.detach().clone())
+    one = LARS([{"params": [a], "exclude": True}], lr=0.1)
+    two = torch.optim.SGD([b], lr=0.1, momentum=0.9)
+    for _ in range(4):
+        a.grad = b.grad = torch.randn(5)
+        one.step()
+        two.step()
+    torch.testing.assert_close(a.detach(), b.detach())
+
+
+@pytest.mark.parametrize("name", ["lars", "sgd", "adamw"])
+def test_biases_norms_and_temperatures_do_not_decay(name):
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2))
+    groups = optimiser(OptimiserSettings(name=name, weight_decay=0.3), net).param_groups
+    assert [g["weight_decay"] for g in groups] == [0.3, 0.0]
+    assert [{p.ndim for p in g["params"]} for g in groups] == [{4, 2}, {1}]
+    assert sum(len(g["params"]) for g in groups) == len(list(net.parameters()))
+
+
+@pytest.mark.parametrize("schedule", [cosine, linear, constant])
+def test_schedules_at_their_ends(schedule):
+    assert schedule(0, 100, 10) == pytest.approx(0.1)
+    assert schedule(9, 100, 10) == schedule(10, 100, 10) == 1.0
+    assert schedule(0, 100) == 1.0
+    assert schedule(100, 100, 10) == (1.0 if schedule is constant else pytest.approx(0.0))
+    assert schedule(55, 100, 10) == (1.0 if schedule is constant else pytest.approx(0.5))
+    factors = [schedule(step, 100, 10) for step in range(10, 100)]
+    assert factors == sorted(factors, reverse=True)
+    with pytest.raises(InputError, match="warmup 11, steps 10"):
+        schedule(0, 10, 11)
