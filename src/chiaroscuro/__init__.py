@@ -144,12 +144,12 @@ def parse(text: str) -> Any:
 
 
 def _names() -> dict[str, type]:
-    """Every finished class that the rooms of the algebra export: no other derives from it."""
+    """Every finished class of the algebra at this door: no other derives from it."""
     rooms = [importlib.import_module(f"chiaroscuro.{room}") for room in _ALGEBRA]
     exported = {name: getattr(room, name) for room in rooms for name in room.__all__}
     classes = {name: value for name, value in exported.items() if isinstance(value, type)}
     bases = {base for value in classes.values() for base in value.__mro__[1:]}
-    return {name: value for name, value in classes.items() if value not in bases}
+    return {n: value for n, value in classes.items() if n in _WHERE and value not in bases}
 
 
 def __getattr__(name: str) -> Any:

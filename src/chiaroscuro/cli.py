@@ -42,12 +42,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except ChiaroError as error:
         print(error, file=sys.stderr)
-        return 2
+        return 2 if isinstance(error, InputError) else 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader left: `chiaro cite InfoNCE | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"`chiaro` cannot go on: {error}.", file=sys.stderr)
+        return 1
 
 
 def _run(argv: list[str]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -40,17 +40,23 @@ def wide(z: Tensor) -> Tensor:
     return z if z.dtype in (torch.float32, torch.float64) else z.float()
 
 
-@contextmanager
-def full_precision(device: torch.device) -> Iterator[None]:
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
     """No autocast and no reduced-precision products inside: logits are divided by tau."""
-    with ExitStack() as stack:
-        if device.type != "meta" and torch.is_autocast_enabled(device.type):
-            stack.enter_context(torch.autocast(device.type, enabled=False))
-        if device.type == "cuda":
-            before = torch.get_float32_matmul_precision()
+    cuda = device.type == "cuda"
+    if device.type == "meta" or not (cuda or torch.is_autocast_enabled(device.type)):
+        return nullcontext()
+    return _exactly(device)
+
+
+@contextmanager
+def _exactly(device: torch.device) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    with torch.autocast(device.type, enabled=False):
+        try:
             torch.set_float32_matmul_precision("highest")
-            stack.callback(torch.set_float32_matmul_precision, before)
-        yield
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
 
 def require_finite(call: str, **embeddings: Tensor | None) -> None:
@@ -104,7 +110,7 @@ class _Unit(torch.autograd.Function):
         g = grads[0]
         if torch.is_grad_enabled():  # someone will differentiate the gradient: stay in the graph
             u, reciprocal = _unit(z)
-        return (g - u * (u * g).sum(dim=1, keepdim=True)) * reciprocal
+        return g.addcmul(u, (u * g).sum(dim=1, keepdim=True), value=-1) * reciprocal
 
 
 def unit(z: Tensor) -> Tensor:

@@ -207,20 +207,21 @@ class Objective(nn.Module):
                 f"window ({start}, {stop}) of {n} for one that reduces over {self.reduces}."
             ),
         )
-        devices = {z.device for z in views.values() if z is not None}
         need(
-            len(devices) == 1,
+            all(z is None or z.device == z1.device for z in views.values()),
             lambda: (
                 f"`{call}(z1, z2)` needs all tensors on one device; received "
-                f"{sorted(map(str, devices))}."
+                f"{sorted({str(z.device) for z in views.values() if z is not None})}."
             ),
         )
         require_finite(f"{call}(z1, z2)", z1=z1, z2=z2, queue=queue)
-        batch = Batch(z1, z2, labels, queue, (start, stop)).map(wide)
-        dtypes = {z.dtype for z in (batch.z1, batch.z2, batch.queue) if z is not None}
-        if len(dtypes) > 1:  # float32 beside float64: the wider one is right for both
+        batch = Batch(z1, z2, labels, queue, (start, stop))
+        dtypes = {z.dtype for z in views.values() if z is not None}
+        if dtypes == {torch.float32} or dtypes == {torch.float64}:
+            return batch
+        if torch.float64 in dtypes:  # beside a narrower one: the wider is right for both
             return batch.map(lambda z: z.to(torch.float64))
-        return batch
+        return batch.map(wide)
 
     def __repr__(self) -> str:
         return notation(self)
