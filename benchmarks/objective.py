@@ -101,7 +101,7 @@ def main() -> None:
     quick = parser.parse_args().quick
     torch.set_num_threads(2)
     result: dict = {"d": D, "times": {}, "peak growth in MB": {}}
-    for n, repeats, calls in ((256, 40, 20), (1024, 20, 2), (4096, 8, 1)):
+    for n, repeats, calls in ((256, 20, 20), (1024, 15, 2), (4096, 6, 1)):
         table = times(n, repeats, calls)
         result["times"][str(n)] = table
         print(f"\nn = {n} pairs, d = {D}, two threads")

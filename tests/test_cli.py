@@ -255,7 +255,7 @@ def test_the_bibliography_is_whole():
 def test_a_key_without_an_entry_is_a_sentence(capsys, monkeypatch):
     monkeypatch.setattr("chiaroscuro.references.bibliography", dict)
     status, out, err = run(capsys, "cite", "Gaussian")
-    assert (status, out) == (2, "")
+    assert (status, out) == (1, "")
     assert "has no entry for" in err
 
 
