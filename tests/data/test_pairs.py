@@ -105,3 +105,16 @@ def test_lines_without_an_index_go_in_order(tmp_path):
     assert len(read_pairs(lines(tmp_path / "a.jsonl", [{"text": "x"}, {"text": "y"}]))) == 2
     with pytest.raises(InputError, match=r"each of 2 pictures, .* it has 1 lines"):
         read_pairs(lines(tmp_path / "a.jsonl", [{"text": "x"}]))
+
+
+def test_classes_and_a_split_from_the_lines(tmp_path):
+    np.savez(tmp_path / "a.npz", images=pictures(10), base_id=np.arange(10) // 2)
+    records = [{"id": i, "text": f"t{i}", "category": "dc"[i // 6]} for i in range(10)]
+    data = read_pairs(lines(tmp_path / "a.jsonl", records), test=0.4)
+    assert data.class_names == ("c", "d")
+    assert data.labels.tolist() == [1] * 6 + [0] * 4
+    train, test = data.part("train"), data.part("test")
+    assert not set(train.groups) & set(test.groups)
+    assert len(test) == 4
+    del records[3]["category"]
+    assert read_pairs(lines(tmp_path / "a.jsonl", records)).labels is None

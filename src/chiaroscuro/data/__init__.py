@@ -15,6 +15,7 @@ from chiaroscuro.data.counter import uniforms, words
 from chiaroscuro.data.dataset import SPLITS, Column, Dataset, Skipped, Source
 from chiaroscuro.data.digits import WanderingDigits
 from chiaroscuro.data.download import OFFICIAL, get
+from chiaroscuro.data.emoji import read_emoji
 from chiaroscuro.data.find import Available, available, open_data
 from chiaroscuro.data.folders import read_folder
 from chiaroscuro.data.mnist import read_mnist
@@ -46,6 +47,7 @@ __all__ = [
     "open_data",
     "read_arrays",
     "read_cifar",
+    "read_emoji",
     "read_folder",
     "read_hugging_face",
     "read_mnist",

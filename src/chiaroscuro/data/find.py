@@ -15,6 +15,7 @@ from chiaroscuro.data.cifar import CIFAR_FOLDERS, is_cifar, read_cifar
 from chiaroscuro.data.dataset import Dataset
 from chiaroscuro.data.digits import WanderingDigits
 from chiaroscuro.data.download import OFFICIAL
+from chiaroscuro.data.emoji import EMOJI_FILES, is_emoji, read_emoji
 from chiaroscuro.data.folders import read_folder
 from chiaroscuro.data.mnist import DEBIAN_FASHION, is_mnist, read_mnist
 from chiaroscuro.data.pairs import read_pairs
@@ -54,7 +55,7 @@ def open_data(spec: Any) -> Dataset:
     """The data set that a text names.
 
     A name: `digits` (embedded), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
-    or the name of a file in the folder that `CHIARO_DATA` names, without its ending. A path:
+    `emoji`, or the name of a file in the folder that `CHIARO_DATA` names, without its ending. A path:
     `.npz`, `.npy`, `.jsonl`, `.txt` (both also `.gz`), `.parquet`, `.tar`, or a folder of pictures.
     A call, for what needs saying: `digits(shift=0.2)`, `folder('photos', size=64)`,
     `pairs('captions.jsonl', images='pictures.npz')`.
@@ -135,6 +136,19 @@ def _fashion_mnist() -> Dataset:
     return read_mnist(_official("fashion_mnist"), fashion=True)
 
 
+def _emoji(
+    vendor: str = "noto", size: int | None = None, variants: bool = True, held_out: str = "test"
+) -> Dataset:
+    found = next((place for place in places() if is_emoji(place)), None)
+    if found is None:
+        listed = ", ".join(f"`{place}`" for place in places())
+        raise InputError(
+            f"`emoji` is not on this machine; it needs {' and '.join(EMOJI_FILES)}, and nothing "
+            f"fetches them. Looked in {listed}; `{VARIABLE}` may name another folder."
+        )
+    return read_emoji(found, vendor, size, variants, held_out)
+
+
 _NAMED: dict[str, Callable[..., Dataset]] = {
     "digits": _digits,
     "cifar10": _cifar10,
@@ -142,6 +156,7 @@ _NAMED: dict[str, Callable[..., Dataset]] = {
     "tiny_imagenet": _tiny_imagenet,
     "mnist": _mnist,
     "fashion_mnist": _fashion_mnist,
+    "emoji": _emoji,
 }
 _HOMES: dict[str, tuple[tuple[str, ...], Callable[[Path], bool]]] = {
     "cifar10": ((*CIFAR_FOLDERS["cifar10"], "cifar10"), is_cifar),
@@ -189,7 +204,8 @@ def _local() -> dict[str, Path]:
                 found[path.name.removesuffix(ending)] = path
             elif path.is_dir() and not path.name.startswith(".") and path.name not in taken:
                 found[path.name] = path
-    return {name: path for name, path in found.items() if name not in _NAMED}
+    named = {*_HOMES, "digits"}  # `emoji` is listed where its files are
+    return {name: path for name, path in found.items() if name not in named}
 
 
 def _ending(path: Path) -> str | None:
@@ -263,7 +279,7 @@ def _missing(text: str) -> str:
         looked = ", ".join(f"`{path}`" for path in candidates)
         hint = "" if len(candidates) > 2 else f" `{VARIABLE}` may name a folder to look in."
         return f"`{text}` is not there; looked for {looked}.{hint}"
-    names = [*_NAMED, *_local()]
+    names = list(dict.fromkeys([*_NAMED, *_local()]))
     close = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
     nearest = f"; did you mean `{close[0]}`?" if close else "."
     return (

@@ -21,6 +21,7 @@ TEXT_KEYS = ("captions", "texts", "caption", "text", "label")
 IMAGE_KEYS = ("image", "image_path", "path", "file", "file_name", "filename")
 INDEX_KEYS = ("index", "image_index", "id")
 GROUP_KEYS = ("base_id", "group", "base")
+CLASS_KEYS = ("category", "class")
 
 
 def read_pairs(
@@ -29,6 +30,7 @@ def read_pairs(
     key: str = "images",
     size: int | None = None,
     cache: bool = False,
+    test: float | None = None,
 ) -> Dataset:
     """Pictures and their texts from a JSONL file.
 
@@ -36,7 +38,8 @@ def read_pairs(
     them, the first being the original. Its picture is a path under `image` (or `path`, `file`),
     relative to the JSONL file, or a row of an npz, by `index` or `id`. In the data set `texts` is
     the first text and `captions` the tuple of all. Rows that belong together (`base_id` in the npz
-    or in a line, or `group`) become `groups`: `with_split` keeps them on one side.
+    or in a line, or `group`) become `groups`: a split keeps them on one side. A `category` or
+    `class`, if every line has one, becomes `labels`.
 
     A line whose picture is missing or broken is skipped and listed; a line that is no JSON object
     or has no text stops the reading, with its number.
@@ -48,6 +51,7 @@ def read_pairs(
         key: which array of the npz.
         size: bring pictures from files to `size` x `size`.
         cache: keep pictures from files in memory.
+        test: share of the held-out side of a split, as `with_split` makes it; None makes none.
 
     Example:
         >>> import tempfile
@@ -67,7 +71,7 @@ def read_pairs(
     columns: dict[str, Column] = {}
     rows = np.arange(len(records))
     skipped: tuple[Skipped, ...] = ()
-    groups = _groups([record for _, record in records])
+    groups = _shared([record for _, record in records], GROUP_KEYS)
     image_key = next((k for k in IMAGE_KEYS if k in records[0][1]), None)
     if images is None and image_key is not None:
         found = [_file(path, n, record, image_key) for n, record in records]
@@ -94,7 +98,14 @@ def read_pairs(
     columns["ids"] = np.array([records[row][0] for row in rows], np.int64)
     if groups is not None:
         columns["groups"] = np.unique(groups, return_inverse=True)[1][rows]
-    return Dataset(columns, name=path.name.split(".")[0], skipped=skipped)
+    class_names: tuple[str, ...] = ()
+    classes = _shared([record for _, record in records], CLASS_KEYS)
+    if classes is not None:
+        names_found, numbers = np.unique(classes[rows], return_inverse=True)
+        columns["labels"], class_names = numbers, tuple(names_found.tolist())
+    name = path.name.split(".")[0]
+    data = Dataset(columns, name=name, class_names=class_names, skipped=skipped)
+    return data if test is None else data.with_split(test)
 
 
 class _Rows:
@@ -183,6 +194,7 @@ def _places(path: Path, records: list[tuple[int, dict[str, Any]]], n: int) -> ND
     return np.array(places, np.int64)
 
 
-def _groups(records: list[dict[str, Any]]) -> NDArray[Any] | None:
-    key = next((k for k in GROUP_KEYS if all(k in record for record in records)), None)
+def _shared(records: list[dict[str, Any]], keys: tuple[str, ...]) -> NDArray[Any] | None:
+    """The values under the first of the keys that every line has."""
+    key = next((k for k in keys if all(k in record for record in records)), None)
     return None if key is None else np.array([str(record[key]) for record in records])
