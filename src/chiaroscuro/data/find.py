@@ -55,8 +55,9 @@ def open_data(spec: Any) -> Dataset:
     """The data set that a text names.
 
     A name: `digits` (embedded), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
-    `emoji`, or the name of a file in the folder that `CHIARO_DATA` names, without its ending. A path:
-    `.npz`, `.npy`, `.jsonl`, `.txt` (both also `.gz`), `.parquet`, `.tar`, or a folder of pictures.
+    `emoji`, or the name of a file in the folder that `CHIARO_DATA` names, without its ending. A
+    path: `.npz`, `.npy`, `.jsonl`, `.txt` (both also `.gz`), `.parquet`, `.tar`, or a folder of
+    pictures.
     A call, for what needs saying: `digits(shift=0.2)`, `folder('photos', size=64)`,
     `pairs('captions.jsonl', images='pictures.npz')`.
 

@@ -3,6 +3,7 @@
 from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance, table
 from chiaroscuro.diagnostics.neighbours import knn_accuracy, knn_leave_one_out
 from chiaroscuro.diagnostics.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
+from chiaroscuro.diagnostics.retrieval import retrieval, zero_shot_accuracy
 from chiaroscuro.diagnostics.rows import Labelled
 from chiaroscuro.diagnostics.spectrum import (
     effective_rank,
@@ -26,9 +27,11 @@ __all__ = [
     "mean_cosine",
     "numerical_rank",
     "participation_ratio",
+    "retrieval",
     "ridge_probe",
     "sgd_probe",
     "singular_values",
     "table",
     "uniformity",
+    "zero_shot_accuracy",
 ]
