@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import chiaroscuro
@@ -147,6 +148,48 @@ def test_train_embed_and_evaluate(capsys, tmp_path):
     assert run(capsys, "train", "digits", "--set", *TINY, "--out", folder)[0] == 2
     again = run(capsys, "train", "digits", "--set", *TINY, "--out", folder, "--resume")
     assert again[0] == 0
+
+
+def test_pictures_and_texts_are_retrieved(capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "dots.npz", images=rng.integers(0, 255, (40, 32, 32, 3), np.uint8))
+    records = [
+        {"id": i, "captions": [f"number {i}", f"the {i}th"], "category": "ab"[i % 2]}
+        for i in range(40)
+    ]
+    lines = "".join(json.dumps(record) + "\n" for record in records)
+    (tmp_path / "dots_captions.jsonl").write_text(lines)
+    tiny = [
+        *("epochs=1", "batch=8", "schedule.warmup=0"),
+        f"data.source=pairs('{tmp_path}/dots_captions.jsonl', test=0.5)",
+        "network.encoder=ResNet(9, 0.125, stem='strided')",
+        "network.second_encoder=SequenceTransformer(n_tokens=258, length=96, d=16, depth=1)",
+    ]
+    folder, file = str(tmp_path / "run"), str(tmp_path / "e.npz")
+    assert run(capsys, "train", "clip", "--set", *tiny, "--out", folder)[0] == 0
+    status, out, _ = run(capsys, "evaluate", folder, "--json", "--template", "dots, {}")
+    assert status == 0
+    found = json.loads(out)
+    assert found["protocol"]["prompts"] == ["dots, a", "dots, b"]
+    assert found["protocol"]["weights"].startswith("of step 2, the newest checkpoint")
+    for name in ("untrained", "projector"):
+        row = found["results"][name]
+        assert row["retrieval"]["n_images"] == row["retrieval"]["n_texts"] == 20
+        for way in ("image_to_text", "text_to_image"):
+            assert row["retrieval"][way]["chance"]["recall_5"] == pytest.approx(0.25)
+        assert 0 <= row["zero_shot"] <= 1
+    assert {"knn_20", "linear", "linear_sgd"} <= set(found["results"]["encoder"])
+    assert run(capsys, "embed", folder, "--out", file)[0] == 0
+    with np.load(file) as arrays:
+        assert arrays["z1"].shape == arrays["z2"].shape == (40, 128)
+        assert arrays["layer_texts"].shape == (40, 16)
+        assert arrays["prompts"].tolist() == ["a", "b"]
+        assert not np.array_equal(arrays["prompt_z"], arrays["untrained_prompt_z"])
+    status, out, _ = run(capsys, "evaluate", file)
+    assert status == 0
+    assert "text to picture, 20 held-out pairs" in out
+    assert run(capsys, "evaluate", file, "--template", "{}")[0] == 2
+    assert run(capsys, "evaluate", folder, "--template", "dots")[0] == 2
 
 
 def test_the_demo_prints_a_table_and_where_things_are(capsys, tmp_path):

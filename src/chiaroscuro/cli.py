@@ -18,6 +18,9 @@ __all__ = ["main"]
 EXTRAS = ("torchvision", "timm", "transformers", "safetensors", "scikit-learn", "matplotlib")
 
 
+_TEMPLATE = "a class as a text, such as 'a photo of a {}', for zero-shot classification"
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser whose errors are our sentences."""
 
@@ -111,6 +114,7 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     embed = verbs.add_parser("embed", help="a run to embeddings", allow_abbrev=False)
     embed.add_argument("run", metavar="RUN")
     embed.add_argument("--data", metavar="SPEC", help="other data than it was trained on")
+    embed.add_argument("--template", metavar="TEXT", default="{}", help=_TEMPLATE)
     embed.add_argument("--out", metavar="FILE.npz", required=True)
     embed.set_defaults(verb=_embed)
 
@@ -118,8 +122,21 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         "evaluate", help="accuracy on held-out data, beside two controls", allow_abbrev=False
     )
     evaluate.add_argument("subject", metavar="RUN|FILE.npz")
+    evaluate.add_argument("--template", metavar="TEXT", help=f"{_TEMPLATE}; of a RUN only")
     evaluate.add_argument("--json", action="store_true", help="one JSON document")
     evaluate.set_defaults(verb=_evaluate)
+
+    reproduce = verbs.add_parser(
+        "reproduce", help="papers' experiments, judged", allow_abbrev=False
+    )
+    reproduce.add_argument("what", metavar="WHAT", nargs="*", help="a lab, a paper or a claim: V4")
+    reproduce.add_argument("--all", action="store_true", help="every lab")
+    reproduce.add_argument("--list", action="store_true", help="what there is")
+    reproduce.add_argument("--scale", default="quick", help="quick (seconds), laptop or paper")
+    reproduce.add_argument("--seed", metavar="N", type=int, help="the first of the seeds")
+    reproduce.add_argument("--json", action="store_true", help="one JSON document")
+    reproduce.add_argument("--out", metavar="DIR", default="chiaro-labs", help="figures and JSON")
+    reproduce.set_defaults(verb=_reproduce)
 
     data = verbs.add_parser("data", help="which data are here; fetch others", allow_abbrev=False)
     datas = data.add_subparsers(metavar="list|get", required=True)
@@ -181,7 +198,7 @@ def _preset_show(call: argparse.Namespace) -> int:
 def _embed(call: argparse.Namespace) -> int:
     from chiaroscuro.engine import embed
 
-    embeddings = embed(call.run, call.data)
+    embeddings = embed(call.run, call.data, template=call.template)
     print(f"embeddings: {embeddings.save(call.out)}")
     return 0
 
@@ -190,13 +207,20 @@ def _evaluate(call: argparse.Namespace) -> int:
     from chiaroscuro.artifacts import Embeddings
     from chiaroscuro.diagnostics import evaluate, table
 
+    about = {"subject": call.subject}
     if os.path.isdir(call.subject):
-        from chiaroscuro.engine import embed
+        from chiaroscuro.engine import embed, newest_weights
 
-        embeddings = embed(call.subject)
+        about["weights"] = newest_weights(call.subject)
+        embeddings = embed(call.subject, template=call.template or "{}")
     else:
+        if call.template is not None:
+            raise InputError(
+                f"`--template {call.template}` needs a run; `{call.subject}` holds its prompts."
+            )
         embeddings = Embeddings.load(call.subject)
     found = evaluate(embeddings)
+    found["protocol"] = about | found["protocol"]
     if call.json:
         import json
 
@@ -204,6 +228,45 @@ def _evaluate(call: argparse.Namespace) -> int:
     else:
         print(table(found))
     return 0
+
+
+def _reproduce(call: argparse.Namespace) -> int:
+    from chiaroscuro import labs
+
+    if call.list:
+        chosen = labs.chosen(call.what) if call.what else labs.found()
+        _print_labs(chosen, call.json)
+        return 0
+    if bool(call.what) == call.all:
+        raise InputError(
+            f"`chiaro reproduce` needs either labs, papers or claims, or --all; received "
+            f"{len(call.what)} and {'' if call.all else 'no '}--all; see `chiaro reproduce --list`."
+        )
+    show = labs.Show(sys.stderr if call.json else sys.stdout)
+    reports = labs.reproduce(call.what, call.scale, call.seed, call.out, show)
+    if call.json:
+        import json
+
+        print(json.dumps([report.record() for report in reports], indent=2))
+    else:
+        verdicts = [claim.verdict for report in reports for claim in report.claims]
+        print(f"{labs.tally(verdicts)}\nfigures and JSON: {os.path.join(call.out, call.scale)}")
+    return int(any(report.failed for report in reports))
+
+
+def _print_labs(found: Sequence[Any], as_json: bool) -> None:
+    if as_json:
+        import json
+
+        rows = [
+            {"lab": lab.name, "paper": lab.paper, "title": lab.title, "claims": lab.claims}
+            for lab in found
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    width = max(len(f"{lab.paper}/{lab.name}") for lab in found)
+    for lab in found:
+        print(f"{lab.paper + '/' + lab.name:<{width}}  {', '.join(lab.topics):<4}  {lab.title}")
 
 
 def _data_list(call: argparse.Namespace) -> int:

@@ -313,3 +313,20 @@ def test_saving_fails_in_one_sentence_and_keeps_the_old(tmp_path, monkeypatch):
         Embeddings(h=np.eye(2)).save(tmp_path / "e.npy")
     with pytest.raises(InputError, match="at least one array"):
         Embeddings().save(path)
+
+
+def test_prompts_belong_to_the_classes(tmp_path):
+    given = {"h": np.eye(4), "labels": [0, 1, 0, 1], "class_names": ["a", "b"]}
+    prompts = {"prompts": ["an a", "a b"], "prompt_z": np.eye(2, 3)}
+    embeddings = Embeddings(**given, **prompts, untrained_prompt_z=np.ones((2, 3)))
+    assert embeddings.n == 4
+    taken = embeddings.take([0, 2, 3])
+    assert taken.h.shape == (3, 4)
+    assert taken.prompt_z.shape == taken.untrained_prompt_z.shape == (2, 3)
+    back = Embeddings.load(embeddings.save(tmp_path / "e.npz"))
+    assert back.prompts.tolist() == ["an a", "a b"]
+    np.testing.assert_array_equal(back.prompt_z, np.eye(2, 3))
+    with pytest.raises(InputError, match="each of the `class_names`; received 3 for 2"):
+        Embeddings(**given, prompt_z=np.eye(3))
+    with pytest.raises(InputError, match="received 1 for 0"):
+        Embeddings(h=np.eye(4), prompts=["a"])

@@ -1,5 +1,6 @@
 """Diagnostics against closed forms, naive loops and scikit-learn; extremes; invariances."""
 
+import json
 import math
 
 import numpy as np
@@ -19,9 +20,12 @@ from chiaroscuro.diagnostics import (
     mean_cosine,
     numerical_rank,
     participation_ratio,
+    retrieval,
     ridge_probe,
     sgd_probe,
+    table,
     uniformity,
+    zero_shot_accuracy,
 )
 from chiaroscuro.errors import InputError
 
@@ -266,7 +270,7 @@ def test_evaluation_says_what_is_missing():
     found = evaluate(Embeddings(h=h, labels=labels, split=np.arange(100) % 2), ["ridge"])
     assert found["results"]["encoder"]["knn_200"] is None
     assert "layer_untrained" in found["results"]["untrained"]["missing"]
-    with pytest.raises(InputError, match="needs `labels` and a held-out `split`"):
+    with pytest.raises(InputError, match="needs `labels` .* and a held-out `split`"):
         evaluate(Embeddings(h=h, labels=labels))
     with pytest.raises(InputError, match="0 for the test"):
         evaluate(Embeddings(h=h, labels=labels, split=np.zeros(100, int)))
@@ -286,3 +290,69 @@ def test_the_test_side_is_never_fitted():
     assert flipped.shape == labels.shape
     for key in ("knn_20", "linear"):
         assert sum(score[key] for score in scores) == pytest.approx(1.0)
+
+
+def with_pairs(n=60, classes=3, seed=0, **more):
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % classes
+    z1 = rng.normal(size=(n, 5))
+    z2 = z1 + 0.4 * rng.normal(size=(n, 5))
+    given = {
+        "h": rng.normal(size=(n, 4)),
+        "z": z1,
+        "z1": z1,
+        "z2": z2,
+        "texts": [f"t{i}" for i in range(n)],
+        "split": np.arange(n) // (n // 2),
+        "layers": {f"untrained_z{s}": rng.normal(size=(n, 5)) for s in (1, 2)},
+    }
+    named = {
+        "labels": labels,
+        "class_names": ["a", "b", "c"],
+        "prompts": ["an a", "a b", "a c"],
+        "prompt_z": np.stack([z1[labels == c].mean(0) for c in range(classes)]),
+        "untrained_prompt_z": rng.normal(size=(classes, 5)),
+    }
+    return Embeddings(**{**given, **(named if more.pop("named", True) else {}), **more})
+
+
+def test_evaluation_of_pairs_is_retrieval_on_the_held_out_side():
+    embeddings = with_pairs()
+    found = evaluate(embeddings, ["ridge"])
+    test = embeddings.split == 1
+    results = found["results"]
+    assert results["projector"]["retrieval"] == retrieval(embeddings.z1[test], embeddings.z2[test])
+    assert results["projector"]["retrieval"]["n_images"] == found["protocol"]["n_pairs"] == 30
+    assert results["projector"]["retrieval"]["image_to_text"]["recall_1"] > 0.5
+    assert results["untrained"]["retrieval"]["image_to_text"]["recall_1"] < 0.2
+    assert results["projector"]["zero_shot"] == pytest.approx(
+        zero_shot_accuracy(embeddings.z1[test], embeddings.prompt_z, embeddings.labels[test])[
+            "zero_shot"
+        ]
+    )
+    assert found["protocol"]["prompts"] == ["an a", "a b", "a c"]
+    assert "linear" in results["encoder"]
+    assert json.loads(json.dumps(found)) == found
+    lines = table(found).splitlines()
+    assert sum("held-out pairs" in line for line in lines) == 2
+    assert any(line.startswith("zero-shot, 3 prompts") for line in lines)
+    assert [line.split()[0] for line in lines].count("projector") == 4
+
+
+def test_pairs_without_labels_are_matched_alone():
+    found = evaluate(with_pairs(named=False, layers={}))
+    assert "n_train" not in found["protocol"]
+    assert found["results"]["encoder"] == {}
+    assert "layer_untrained_z1" in found["results"]["untrained"]["retrieval"]["missing"]
+    assert table(found).startswith("picture to text, 30 held-out pairs")
+    with pytest.raises(InputError, match="held-out `split`"):
+        evaluate(with_pairs(named=False, split=None))
+    with pytest.raises(InputError, match="held-out pairs, `split` 1; received 0"):
+        evaluate(with_pairs(named=False, split=np.zeros(60, int)))
+
+
+def test_a_probe_that_diverged_is_no_number():
+    h, labels = clusters(200)
+    found = evaluate(Embeddings(h=h * 1e30, labels=labels, split=np.arange(200) // 100))
+    assert found["results"]["encoder"]["linear_sgd"] is None
+    assert found["results"]["encoder"]["linear"] > 0.5

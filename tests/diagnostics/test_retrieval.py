@@ -75,7 +75,7 @@ def test_ties_are_the_mean_over_every_order(before, level, relevant):
 
 
 def test_twins_share_their_places():
-    """Two pictures that are one, and a third: no first place can be claimed by the order of rows."""
+    """Two pictures that are one, and a third: the order of rows gives nobody the first place."""
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     for texts in (z, z + 1e-8):
         found = retrieval(z, texts)["image_to_text"]

@@ -44,6 +44,8 @@ class Embeddings:
         labels, coarse_labels: (n,) integers; -1 is unlabelled. Strings as labels become integers
             with `class_names`.
         class_names: what label 0, 1, ... is called.
+        prompts: a text for each class; `prompt_z`, `untrained_prompt_z`: (c, d), the projections
+            that the text encoder makes of them, trained and untrained.
         factors, factor_names: (n, k) numbers that made the samples, and k names.
         split: (n,), 0 train and 1 test.
         ids, texts: (n,) identifiers (integers or strings) and strings.
@@ -80,6 +82,9 @@ class Embeddings:
     ids: np.ndarray | None = None
     texts: np.ndarray | None = None
     thumbnails: np.ndarray | None = None
+    prompts: np.ndarray | None = None
+    prompt_z: np.ndarray | None = None
+    untrained_prompt_z: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         # frozen: what came is replaced once, by what it means
@@ -104,7 +109,7 @@ class Embeddings:
     @property
     def n(self) -> int:
         """Number of samples."""
-        return next((len(a) for name, a in self.arrays().items() if name not in _NAMES), 0)
+        return next((len(a) for name, a in self.arrays().items() if name not in _NO_ROWS), 0)
 
     def bad_rows(self) -> dict[str, np.ndarray]:
         """The rows with NaN or infinity, by array; an array without any is not listed.
@@ -124,7 +129,8 @@ class Embeddings:
     def take(self, rows: Any) -> Embeddings:
         """The samples that `rows` selects: an index array, a mask or a slice."""
         kept = {
-            name: array if name in _NAMES else array[rows] for name, array in self.arrays().items()
+            name: array if name in _NO_ROWS else array[rows]
+            for name, array in self.arrays().items()
         }
         return Embeddings(**_arguments(kept))
 
@@ -219,7 +225,7 @@ class Embeddings:
         arrays = self.arrays()
         for name, array in arrays.items():
             _check_shape(name, array)
-        per_sample = {name: array for name, array in arrays.items() if name not in _NAMES}
+        per_sample = {name: array for name, array in arrays.items() if name not in _NO_ROWS}
         first = next(iter(per_sample), None)
         for name, array in per_sample.items():
             need(
@@ -247,6 +253,15 @@ class Embeddings:
         self._check_names()
 
     def _check_names(self) -> None:
+        for name in _PER_CLASS[1:]:
+            array, names = getattr(self, name), self.class_names
+            need(
+                array is None or (names is not None and len(array) == len(names)),
+                lambda name=name, array=array, names=names: (
+                    f"`{name}` needs one row for each of the `class_names`; received {len(array)} "
+                    f"for {0 if names is None else len(names)}."
+                ),
+            )
         if self.labels is not None and len(self.labels):
             low, high = int(self.labels.min()), int(self.labels.max())
             n_classes = high + 1 if self.class_names is None else len(self.class_names)
@@ -280,11 +295,14 @@ class Embeddings:
 
 
 _FIELDS = tuple(f.name for f in fields(Embeddings) if f.name != "layers")
-_NAMES = ("class_names", "factor_names")
+_PER_CLASS = ("class_names", "prompts", "prompt_z", "untrained_prompt_z")
+_NO_ROWS = (*_PER_CLASS, "factor_names")
+_NAMES = ("class_names", "factor_names", "prompts")
 _STRINGS = (*_NAMES, "texts")
-_SHAPES = {"factors": 2, "thumbnails": 4, **dict.fromkeys(_VECTORS, 2)}
+_MATRICES = (*_VECTORS, "factors", "prompt_z", "untrained_prompt_z")
+_SHAPES = {"thumbnails": 4, **dict.fromkeys(_MATRICES, 2)}
 _KINDS = {
-    **dict.fromkeys((*_VECTORS, "factors"), ("fiu", "numbers")),
+    **dict.fromkeys(_MATRICES, ("fiu", "numbers")),
     **dict.fromkeys(_STRINGS, ("U", "strings")),
     "thumbnails": ("u", "uint8"),
     "ids": ("iuU", "integers or strings"),

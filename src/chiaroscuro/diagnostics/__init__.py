@@ -1,6 +1,6 @@
 """Diagnostics: functions of embeddings. Spectrum, sphere, neighbours, probes; evaluation."""
 
-from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance, table
+from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance
 from chiaroscuro.diagnostics.neighbours import knn_accuracy, knn_leave_one_out
 from chiaroscuro.diagnostics.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
 from chiaroscuro.diagnostics.retrieval import retrieval, zero_shot_accuracy
@@ -12,6 +12,7 @@ from chiaroscuro.diagnostics.spectrum import (
     singular_values,
 )
 from chiaroscuro.diagnostics.sphere import alignment, mean_cosine, uniformity
+from chiaroscuro.diagnostics.tables import table
 
 __all__ = [
     "PROBES",

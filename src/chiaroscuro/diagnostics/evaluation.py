@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.neighbours import knn_accuracy
 from chiaroscuro.diagnostics.probe import PROBES
+from chiaroscuro.diagnostics.retrieval import retrieval, zero_shot_accuracy
 from chiaroscuro.diagnostics.rows import Labelled
 from chiaroscuro.errors import need
 
-__all__ = ["SUBJECTS", "evaluate", "glance", "table"]
+__all__ = ["SUBJECTS", "evaluate", "glance"]
 
 SUBJECTS = ("input", "untrained", "encoder", "projector")
 """Raw input and untrained encoder are the controls; h is the encoder's, z the projector's."""
@@ -22,24 +24,30 @@ _NEIGHBOURS = (20, 200)
 _ABOUT = {
     "ridge": "closed form on standardised features, penalty 1",
     "logistic": "L-BFGS on standardised features, penalty 1",
-    "sgd": "SGD, lr 0.3 to 0 by cosine, batch 64, weight decay 1e-6, 100 epochs, last epoch",
+    "sgd": (
+        "SGD, lr 0.3 to 0 by cosine, batch 64, weight decay 1e-6, 100 epochs, the last epoch "
+        "[tan2024, Appendix B]; null: it diverged"
+    ),
 }
 
 
 def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -> dict[str, Any]:
-    """Accuracy of neighbours and linear probes on the held-out side, as a JSON-able dictionary.
+    """What embeddings know on the held-out side, by a stated protocol, as a JSON-able dictionary.
 
-    Neighbours and probes are fitted on the rows with `split` 0 and asked about those with `split`
-    1; nothing is chosen by the test side. The controls are the raw input (`layer_input`, or the
-    thumbnails) and an encoder with fresh weights (`layer_untrained`): what training did not add.
-    One that the file lacks is listed with the reason.
+    With labels: accuracy of neighbours and of linear probes, fitted on the rows with `split` 0 and
+    asked about those with `split` 1. With both sides of pairs (`z1`, `z2`): retrieval among the
+    rows with `split` 1, both ways; with `prompts` also zero-shot accuracy. Nothing is chosen by the
+    test side. The controls are the raw input (`layer_input`, or the thumbnails) and networks with
+    fresh weights (`layer_untrained` and its kin): what training did not add. What the file lacks is
+    listed with the reason.
 
     Args:
-        embeddings: with `h`, `labels` and `split`, and whatever of the rest there is.
+        embeddings: with a `split`, with `labels` or the two sides of pairs, and whatever of the
+            rest there is.
         probes: of "ridge" (which is `linear` in the results), "logistic" and "sgd".
 
     References:
-        wu2018instance, tan2024
+        wu2018instance, tan2024, radford2021clip
 
     Example:
         >>> h = np.concatenate([np.eye(3)] * 20)
@@ -55,15 +63,38 @@ def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -
             probe in PROBES,
             lambda probe=probe: f"`evaluate` knows the probes {', '.join(PROBES)}, not `{probe}`.",
         )
-    labels, split = embeddings.labels, embeddings.split
+    split, labels = embeddings.split, embeddings.labels
+    pairs = embeddings.z1 is not None and embeddings.texts is not None
     need(
-        labels is not None and split is not None,
+        split is not None and (labels is not None or pairs),
         lambda: (
-            "`evaluate` needs `labels` and a held-out `split` (0 train, 1 test); received "
-            f"{', '.join(embeddings.arrays()) or 'nothing'}."
+            "`evaluate` needs `labels` (or pictures with texts) and a held-out `split` (0 train, 1 "
+            f"test); received {', '.join(embeddings.arrays()) or 'nothing'}."
         ),
     )
-    y, side = np.asarray(labels), np.asarray(split)
+    side = np.asarray(split)
+    protocol: dict[str, Any] = {"fitted_on": "split 0", "tested_on": "split 1"}
+    results: dict[str, Any] = {name: {} for name in SUBJECTS}
+    if labels is not None:
+        _classify(embeddings, side, probes, protocol, results)
+    if pairs:
+        _match(embeddings, side, protocol, results)
+    protocol["selection"] = (
+        "nothing is chosen here by the test side, and no maximum is taken; how the settings were "
+        "chosen is not known here"
+    )
+    return {"protocol": protocol, "results": results}
+
+
+def _classify(
+    embeddings: Embeddings,
+    side: np.ndarray,
+    probes: Sequence[str],
+    protocol: dict[str, Any],
+    results: dict[str, Any],
+) -> None:
+    """Neighbours and probes of every subject."""
+    y = np.asarray(embeddings.labels)
     train, test = ((side == s) & (y >= 0) for s in (0, 1))
     need(
         train.sum() >= 2 and test.sum() >= 1,
@@ -72,50 +103,53 @@ def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -
             f"{int(train.sum())} for training and {int(test.sum())} for the test."
         ),
     )
-    results: dict[str, Any] = {}
     for name in SUBJECTS:
         rows = _rows(embeddings, name)
         if rows is None:
-            results[name] = {"missing": _WHY[name]}
+            results[name]["missing"] = _WHY[name]
             continue
         if name == "input":
             rows = rows - rows[train].mean(axis=0)
         both = [Labelled(rows[mask], y[mask]) for mask in (train, test)]
-        results[name] = _accuracies(both[0], both[1], probes)
-    return {"protocol": _protocol(train, test, y, probes), "results": results}
+        results[name] |= _accuracies(both[0], both[1], probes)
+    protocol |= _protocol(train, test, y, probes)
+    protocol["input"] = f"{_raw(embeddings)}, centred by the mean of the training side"
 
 
-def table(found: dict[str, Any]) -> str:
-    """What `evaluate` found, as lines for people.
-
-    Args:
-        found: from `evaluate`.
-
-    Example:
-        >>> scores = {"d": 2, "knn_20": 0.5, "knn_200": None, "linear": 1.0}
-        >>> protocol = {"n_train": 4, "n_test": 2, "most_frequent_class": 0.5}
-        >>> print(table({"protocol": protocol, "results": {"encoder": scores}}))
-        fitted on 4 rows, tested on 2 others; the most frequent class has 50.0 %
-                        d   knn_20  knn_200   linear
-        encoder         2   50.0 %        -  100.0 %
-    """
-    protocol, results = found["protocol"], found["results"]
-    there = [row for row in results.values() if "missing" not in row]
-    keys = [key for key in (there[0] if there else {}) if key != "d" and "majority" not in key]
-    widths = [max(8, len(key) + 2) for key in keys]
-    lines = [
-        f"fitted on {protocol['n_train']} rows, tested on {protocol['n_test']} others; the most "
-        f"frequent class has {100 * protocol['most_frequent_class']:.1f} %",
-        f"{'':<10}{'d':>7}" + "".join(f" {k:>{w}}" for k, w in zip(keys, widths, strict=True)),
-    ]
-    for name, row in results.items():
-        if "missing" in row:
-            lines.append(f"{name:<10}{'-':>7}  {row['missing']}")
+def _match(
+    embeddings: Embeddings, side: np.ndarray, protocol: dict[str, Any], results: dict[str, Any]
+) -> None:
+    """Retrieval and zero-shot accuracy of the projections, trained and untrained."""
+    test = side == 1
+    need(test.any(), "`evaluate` needs held-out pairs, `split` 1; received 0 of them.")
+    texts = np.asarray(embeddings.texts)[test]
+    protocol["retrieval"] = (
+        f"each of {int(test.sum())} held-out pictures among the first texts of all of them, and "
+        "each text among the pictures, by cosine of the projections; cosines within 1e-6 are level "
+        "and in random order, of which the expectation is reported; chance: random embeddings"
+    )
+    protocol["n_pairs"] = int(test.sum())
+    protocol["n_distinct_texts"] = len(np.unique(texts))
+    prompts = embeddings.prompts
+    named = prompts is not None and embeddings.labels is not None
+    if named:
+        protocol["zero_shot"] = "nearest prompt by cosine; level prompts share the picture equally"
+        protocol["prompts"] = [str(prompt) for prompt in np.asarray(prompts)]
+    trained = (embeddings.z1, embeddings.z2, embeddings.prompt_z)
+    layers = embeddings.layers
+    untrained = (
+        *(layers.get(f"untrained_z{s}") for s in (1, 2)),
+        embeddings.untrained_prompt_z,
+    )
+    for name, (z1, z2, prompt_z) in (("untrained", untrained), ("projector", trained)):
+        if z1 is None or z2 is None:
+            results[name]["retrieval"] = {"missing": "the embeddings hold no `layer_untrained_z1`"}
             continue
-        shown = ["-" if row[key] is None else f"{100 * row[key]:.1f} %" for key in keys]
-        cells = "".join(f" {x:>{w}}" for x, w in zip(shown, widths, strict=True))
-        lines.append(f"{name:<10}{row['d']:>7}{cells}")
-    return "\n".join(lines)
+        results[name]["retrieval"] = retrieval(z1[test], z2[test])
+        if named and prompt_z is not None:
+            y = np.asarray(embeddings.labels)
+            known = test & (y >= 0)
+            results[name] |= zero_shot_accuracy(z1[known], prompt_z, y[known])
 
 
 def glance(train: tuple[Any, Any], test: tuple[Any, Any]) -> dict[str, float]:
@@ -159,6 +193,15 @@ def _rows(embeddings: Embeddings, name: str) -> np.ndarray | None:
     return rows / 255.0 if rows.dtype == np.uint8 else rows.astype(np.float64)
 
 
+def _raw(embeddings: Embeddings) -> str:
+    if "input" in embeddings.layers:
+        return "raw input, `layer_input`"
+    if embeddings.thumbnails is None:
+        return "missing"
+    side = embeddings.thumbnails.shape[1]
+    return f"raw input, the pixels of pictures of {side} x {side} (larger ones averaged down)"
+
+
 def _accuracies(train: Labelled, test: Labelled, probes: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"d": train.h.shape[1]}
     for k in _NEIGHBOURS:
@@ -167,24 +210,21 @@ def _accuracies(train: Labelled, test: Labelled, probes: Sequence[str]) -> dict[
             found[f"knn_{k}{ending}"] = knn_accuracy(train, test, k, vote) if enough else None
     for probe in probes:
         key = "linear" if probe == "ridge" else f"linear_{probe}"
-        found[key] = PROBES[probe](train, test)
+        accuracy = PROBES[probe](train, test)
+        found[key] = accuracy if math.isfinite(accuracy) else None
     return found
 
 
 def _protocol(
     train: np.ndarray, test: np.ndarray, y: np.ndarray, probes: Sequence[str]
 ) -> dict[str, Any]:
-    classes, counts = np.unique(y[test], return_counts=True)
+    _, counts = np.unique(y[test], return_counts=True)
     return {
-        "fitted_on": "split 0",
-        "tested_on": "split 1",
         "n_train": int(train.sum()),
         "n_test": int(test.sum()),
         "n_unlabelled": int((y < 0).sum()),
         "n_classes": len(np.unique(y[train | test])),
-        "most_frequent_class": float(counts.max() / counts.sum()) if len(classes) else None,
+        "most_frequent_class": float(counts.max() / counts.sum()),
         "knn": "cosine; weighted by exp(s / 0.07); _majority: one vote each; null: too few rows",
-        "input": "raw input, centred by the mean of the training side",
         "linear": {("linear" if p == "ridge" else f"linear_{p}"): _ABOUT[p] for p in probes},
-        "selection": "nothing is chosen here by the test side; how the settings were, is not known",
     }

@@ -96,7 +96,8 @@ def sgd_probe(train: Labelled, test: Labelled, seed: int = 0, epochs: int = 100)
 
     SGD with learning rate 0.3 falling to 0 along a cosine, batches of 64, weight decay 1e-6, 100
     epochs, no augmentation, features as they come. The paper states no momentum: none is used. The
-    accuracy is that of the last epoch, never the best.
+    accuracy is that of the last epoch, never the best; NaN if so high a rate diverged on features
+    so large.
 
     Args:
         train, test: (h, labels) each.
@@ -131,7 +132,8 @@ def sgd_probe(train: Labelled, test: Labelled, seed: int = 0, epochs: int = 100)
             g /= len(x)
             W -= lr * (x.T @ g + 1e-6 * W)
             b -= lr * (g.sum(dim=0) + 1e-6 * b)
-    return _accuracy(X_test @ W + b, truth)
+    scores = X_test @ W + b
+    return _accuracy(scores, truth) if bool(scores.isfinite().all()) else math.nan
 
 
 PROBES: dict[str, Callable[[Labelled, Labelled], float]] = {

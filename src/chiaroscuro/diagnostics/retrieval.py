@@ -80,7 +80,7 @@ def retrieval(images: Any, texts: Any, owner: Any = None) -> dict[str, Any]:
         >>> found = retrieval(torch.eye(4), torch.eye(4))
         >>> found["image_to_text"]["recall_1"], found["text_to_image"]["median_rank"]
         (1.0, 1.0)
-        >>> retrieval(torch.ones(20, 3), torch.ones(20, 3))["image_to_text"]["recall_5"]
+        >>> round(retrieval(torch.ones(20, 3), torch.ones(20, 3))["image_to_text"]["recall_5"], 6)
         0.25
     """
     call = "retrieval(images, texts)"

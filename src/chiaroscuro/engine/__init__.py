@@ -13,7 +13,7 @@ from chiaroscuro.engine.distributed import (
     share_buffers,
     world_size,
 )
-from chiaroscuro.engine.embedding import embed, held_out, load_networks
+from chiaroscuro.engine.embedding import embed, held_out, load_networks, newest_weights
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.optimisers import LARS, optimiser
 from chiaroscuro.engine.schedules import constant, cosine, linear
@@ -58,6 +58,7 @@ __all__ = [
     "joined_ranks",
     "linear",
     "load_networks",
+    "newest_weights",
     "open_training_data",
     "optimiser",
     "plain",

@@ -14,21 +14,21 @@ from torch import Tensor, nn
 
 from chiaroscuro.artifacts import Embeddings, Run, checkpoints
 from chiaroscuro.data import Dataset, open_data
-from chiaroscuro.engine.batches import plain
+from chiaroscuro.engine.batches import plain, tokens
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.training import Callback, Moment
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.models import unpack
 
-__all__ = ["embed", "held_out", "load_networks"]
+__all__ = ["embed", "held_out", "load_networks", "newest_weights"]
 
 BATCH = 256
 THUMBNAIL = 32
 """Pixels of a side; smaller pictures keep their own."""
 
 
-def embed(subject: Any, data: Any = None, side: int = 0) -> Embeddings:
+def embed(subject: Any, data: Any = None, side: int = 0, template: str = "{}") -> Embeddings:
     """Embeddings of a data set, with all that is known of its rows.
 
     Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
@@ -36,18 +36,31 @@ def embed(subject: Any, data: Any = None, side: int = 0) -> Embeddings:
     `layer_untrained`, the representations before the first step: the control that evaluation
     needs. Networks are in evaluation mode, and left as they were.
 
+    Of pictures with texts and a network for each it holds both sides of each pair: `z1` and `z2`
+    are the projections of the picture and of its first text, `layer_texts` the representation of
+    the text, `layer_untrained_z1` and `layer_untrained_z2` the control. If the classes have names,
+    `prompts` are the template filled with each, and `prompt_z` their projections: what zero-shot
+    classification needs.
+
     Args:
         subject: a `Run`, its folder, `Networks`, or any module that maps samples to (n, d).
         data: a data set or a text for `open_data`; None is what the run was trained on, both sides
             of its split.
-        side: 1 for the second network of a pair, the one for texts.
+        side: 1 makes h and z those of the second network of a pair, the one for texts.
+        template: with `{}` where the name of a class goes. The name alone by default, which takes
+            no stand on how captions are phrased; CLIP's is "A photo of a {}."
+            [radford2021clip, Sec. 3.1.4].
 
     Example:
         >>> from chiaroscuro.models import MLP
         >>> embed(MLP(d_in=3, d=2), {"x": np.eye(3, dtype=np.float32), "labels": np.arange(3)})
         Embeddings(h=(3, 2) float32, labels=(3,) int64, ..., layer_input=(3, 3) float32)
     """
-    layers: dict[str, np.ndarray] = {}
+    need(
+        template.count("{}") == 1,
+        lambda: f"`embed(template)` needs `{{}}` once, for the class; received `{template}`.",
+    )
+    before = None
     if isinstance(subject, str | os.PathLike):
         subject = Run.open(subject)
     if isinstance(subject, Run):
@@ -55,12 +68,22 @@ def embed(subject: Any, data: Any = None, side: int = 0) -> Embeddings:
         data = settings.data.source if data is None else data
         table, networks = open_data(data), load_networks(subject)
         before = build(settings.network, settings.seed)
-        layers["untrained"] = _through(before, table, side)[0]
     else:
         need(data is not None, "`embed(model, data)` needs data; received None.")
         table, networks = open_data(data), subject
-    h, z = _through(networks, table, side)
-    return Embeddings(h=h, z=z, layers=layers | _input(table), **_known(table))
+    known, layers = _known(table), _input(table)
+    both = _two_sided(networks, table)
+    sides = {s: _through(networks, table, s) for s in ((0, 1) if both else (side,))}
+    start = {s: _through(before, table, s) for s in sides} if before is not None else {}
+    if start:
+        layers["untrained"] = start[side][0]
+    if both:
+        layers["texts"] = sides[1][0]
+        known |= {f"z{s + 1}": z for s, (_, z) in sides.items()}
+        layers |= {f"untrained_z{s + 1}": z for s, (_, z) in start.items() if z is not None}
+        known |= _prompted(known.get("class_names"), template, networks, before)
+    h, z = sides[side]
+    return Embeddings(h=h, z=z, layers=layers, **known)
 
 
 def load_networks(run: Run) -> Networks:
@@ -82,6 +105,19 @@ def load_networks(run: Run) -> Networks:
         state = {name.removeprefix("module."): value for name, value in saved["average"].items()}
     networks.load_state_dict(state)
     return networks.eval()
+
+
+def newest_weights(run: Run | str | os.PathLike) -> str:
+    """Which weights `load_networks` takes, as a sentence for a protocol.
+
+    Args:
+        run: or its folder.
+    """
+    run = run if isinstance(run, Run) else Run.open(run)
+    found = checkpoints.latest_good(run.checkpoints).checkpoint
+    averaged = ", averaged" if Settings.of(run.settings()).network.average else ""
+    step = "no step" if found is None else f"step {found.step}"
+    return f"of {step}, the newest checkpoint{averaged}; never the best of several"
 
 
 def held_out(
@@ -149,6 +185,30 @@ def _through(networks: nn.Module, data: Dataset, side: int) -> tuple[np.ndarray,
                 zs.append(networks.project(h, side).float().cpu())  # type: ignore[operator]
     need(bool(hs), lambda: f"`embed` needs at least 1 sample; `{data.name}` has 0.")
     return torch.cat(hs).numpy(), torch.cat(zs).numpy() if zs else None
+
+
+def _two_sided(networks: nn.Module, data: Dataset) -> bool:
+    """Whether pictures and their texts go through a network each."""
+    columns = set(data.inputs)
+    two = isinstance(networks, Networks) and len(networks.encoders) > 1
+    return two and "images" in columns and bool(columns & {"texts", "captions"})
+
+
+def _prompted(
+    names: np.ndarray | None, template: str, networks: Any, before: Any
+) -> dict[str, np.ndarray]:
+    """What the text encoders make of the template, filled with each class name."""
+    if names is None:
+        return {}
+    prompts = [template.replace("{}", str(name)) for name in names]
+    found = {"prompts": np.array(prompts)}
+    for key, texts in (("prompt_z", networks), ("untrained_prompt_z", before)):
+        if texts is not None:
+            device = next(texts.parameters()).device
+            with _evaluating(texts), torch.no_grad():
+                z = texts.project(texts.encode(tokens(prompts).to(device), 1), 1)
+            found[key] = z.float().cpu().numpy()
+    return found
 
 
 @contextlib.contextmanager

@@ -1,0 +1,88 @@
+"""What `evaluate` found, as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["table"]
+
+_RANKS = ("recall_1", "recall_5", "recall_10", "median_rank")
+_WAYS = {"image_to_text": "picture to text", "text_to_image": "text to picture"}
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """What `evaluate` found, as lines for people: accuracies, then retrieval and zero-shot.
+
+    Args:
+        found: from `evaluate`.
+
+    Example:
+        >>> scores = {"d": 2, "knn_20": 0.5, "knn_200": None, "linear": 1.0}
+        >>> protocol = {"n_train": 4, "n_test": 2, "most_frequent_class": 0.5}
+        >>> print(table({"protocol": protocol, "results": {"encoder": scores}}))
+        fitted on 4 rows, tested on 2 others; the most frequent class has 50.0 %
+                        d   knn_20  knn_200   linear
+        encoder         2   50.0 %        -  100.0 %
+    """
+    protocol, results = found["protocol"], found["results"]
+    lines: list[str] = []
+    if "n_train" in protocol:
+        lines += _accuracies(protocol, results)
+    if "retrieval" in protocol:
+        lines += _retrieval(protocol, results)
+    if "zero_shot" in protocol:
+        lines += _zero_shot(protocol, results)
+    return "\n".join(lines)
+
+
+def _accuracies(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
+    there = next((row for row in results.values() if "d" in row), {})
+    keys = [k for k in there if k.startswith(("knn", "linear")) and "majority" not in k]
+    widths = [max(8, len(key) + 2) for key in keys]
+    lines = [
+        f"fitted on {protocol['n_train']} rows, tested on {protocol['n_test']} others; the most "
+        f"frequent class has {100 * protocol['most_frequent_class']:.1f} %",
+        f"{'':<10}{'d':>7}" + "".join(f" {k:>{w}}" for k, w in zip(keys, widths, strict=True)),
+    ]
+    for name, row in results.items():
+        if "missing" in row:
+            lines.append(f"{name:<10}{'-':>7}  {row['missing']}")
+            continue
+        cells = "".join(f" {_percent(row[k]):>{w}}" for k, w in zip(keys, widths, strict=True))
+        lines.append(f"{name:<10}{row['d']:>7}{cells}")
+    return lines
+
+
+def _retrieval(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
+    rows = {name: row["retrieval"] for name, row in results.items() if "retrieval" in row}
+    known = {name: row for name, row in rows.items() if "missing" not in row}
+    chance = {way: known["projector"][way]["chance"] for way in _WAYS}
+    lines = []
+    for way, words in _WAYS.items():
+        lines.append(f"{words}, {protocol['n_pairs']} held-out pairs")
+        lines.append(f"{'':<10}" + "".join(f"{key:>12}" for key in _RANKS))
+        for name, row in {"chance": chance, **known}.items():
+            cells = [_percent(row[way][key]) for key in _RANKS[:3]]
+            cells.append(f"{row[way]['median_rank']:.1f}")
+            lines.append(f"{name:<10}" + "".join(f"{cell:>12}" for cell in cells))
+    lines += [f"{name:<10}  {row['missing']}" for name, row in rows.items() if "missing" in row]
+    return lines
+
+
+def _zero_shot(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
+    prompts = protocol["prompts"]
+    lines = [
+        f'zero-shot, {len(prompts)} prompts such as "{prompts[0]}"',
+        f"{'':<10}{'all':>12}{'balanced':>12}",
+        f"{'chance':<10}{_percent(1 / len(prompts)):>12}{_percent(1 / len(prompts)):>12}",
+    ]
+    for name, row in results.items():
+        if "zero_shot" in row:
+            both = row["zero_shot"], row["zero_shot_balanced"]
+            lines.append(f"{name:<10}" + "".join(f"{_percent(x):>12}" for x in both))
+    return lines
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
