@@ -1,0 +1,208 @@
+"""Lemma A.2: is an even arrangement of atoms a minimiser? The second variation.
+
+Paper: calder2025, Lemma A.2 with its proof, eqs. (26)-(29).
+
+Errata. (1) In eq. (28) psi'(G) of psi(t) = log(1 + t/2) is printed as 1/(1 + G^2/2); it is 1/(2 +
+G), and psi'' is -1/(2 + G)^2. (2) The form is the second variation of L in flat space. A map that
+stays on the sphere moves along z cos t + h sin t, which adds -sum_i <dL/dz_i, z_i> |h_i|^2. (3) On
+the circle, with one sample on each atom the Hessian in the angles is positive semidefinite: even
+atoms are minimisers. With two or more samples on an atom they are saddles: pulling the samples of
+one atom apart lowers the loss, and condition (27), which looks at atoms only, does not exclude it.
+
+Deviations: eta(t) = exp(-t/tau) throughout, as in the statement (the proof has r(t) = exp(-t/(2
+tau)) but writes exp(-|x-y|^2/(2 tau)), which is the same).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import chiaroscuro as cs
+from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs.calder2025.generalised import unit_views
+
+__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+
+FORMULA = Erratum(
+    "V3.second",
+    "Lemma A.2, eq. (28)",
+    "the second variation is eq. (28), with psi'(G) = 1/(1 + G^2/2).",
+    "error < 1e-10",
+    "the second variation is that form with psi'(G) = 1/(2 + G), psi''(G) = -1/(2 + G)^2.",
+    "error < 1e-10",
+)
+SPHERE = Erratum(
+    "V3.sphere",
+    "Lemma A.2: h with f + h on the sphere",
+    "along the sphere the second derivative of the loss is the second variation of eq. (28).",
+    "error < 1e-10",
+    "it has the further term -sum_i <dL/dz_i, z_i> |h_i|^2.",
+    "error < 1e-10",
+)
+SADDLE = Erratum(
+    "V3.saddle",
+    "Lemma A.2, eq. (26) with m >= 2 points per atom",
+    "the second variation at even atoms with several points each is not negative.",
+    "smallest > -1e-10",
+    "it is not negative for one point per atom.",
+    "smallest > -1e-10",
+)
+MINIMUM = Stated(
+    "V3.minimum",
+    "one point per atom: along the circle only the common rotation costs nothing",
+    "Lemma A.2, Remark 3.1",
+    "local minimiser",
+    "smallest > -1e-10 and second > 1e-12",
+)
+CLAIMS = (FORMULA, SPHERE, SADDLE, MINIMUM)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which Hessians are computed.
+
+    Args:
+        seeds: random points and directions each.
+        n: random points.
+        taus: of the Hessians; the paper's condition sigma > 3 K^2 tau holds for none of them.
+        n_atoms: on the circle.
+        per_atom: points on each, for the saddles.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    n: int = 12
+    taus: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0)
+    n_atoms: tuple[int, ...] = (2, 3, 4, 5, 6, 8)
+    per_atom: tuple[int, ...] = (2, 3)
+
+
+QUICK = Settings(seeds=(0, 1), n=6, taus=(0.2, 0.5), n_atoms=(2, 3, 5))
+LAPTOP = Settings()
+PAPER = Settings(seeds=tuple(range(20)), n=30, n_atoms=tuple(range(2, 17)), per_atom=(2, 3, 4))
+
+
+def psi(t: Tensor) -> Tensor:
+    """log(1 + t/2), the choice of the proof."""
+    return torch.log1p(t / 2)
+
+
+def loss(z: Tensor, tau: float) -> Tensor:
+    """The generalised loss of an invariant map."""
+    return cs.Generalised(psi, cs.Gaussian(tau=tau))(z, z)
+
+
+def form(z: Tensor, h: Tensor, tau: float, printed: bool) -> float:
+    """Eq. (28): the second variation of the loss at z in the direction h."""
+    away, apart = z[:, None] - z, h[:, None] - h
+    k = torch.exp(-(away**2).sum(dim=2) / (2 * tau))
+    g = k.mean(dim=1)
+    first = 1 / (1 + g**2 / 2) if printed else 1 / (2 + g)  # psi'
+    inner = (away * apart).sum(dim=2)
+    bend = -(first**2) * ((k * inner).mean(dim=1) / tau) ** 2  # psi'' = -psi'^2 in both
+    stretch = first * (k * (inner / tau) ** 2).mean(dim=1)
+    slack = first * (k * (apart**2).sum(dim=2) / tau).mean(dim=1)
+    return float((bend + stretch - slack).mean())
+
+
+def along(z: Tensor, h: Tensor, tau: float, sphere: bool) -> float:
+    """The second derivative of the loss along z + t h, or z cos t|h| + h/|h| sin t|h|."""
+    length = h.norm(dim=1, keepdim=True)
+
+    def at(t: Tensor) -> Tensor:
+        if sphere:
+            return loss(z * (t * length).cos() + h / length * (t * length).sin(), tau)
+        return loss(z + t * h, tau)
+
+    return float(torch.autograd.functional.hessian(at, torch.zeros((), dtype=z.dtype)))
+
+
+def curvature(z: Tensor, h: Tensor, tau: float) -> float:
+    """-sum_i <dL/dz_i, z_i> |h_i|^2: what the bending of the sphere adds."""
+    z = z.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(loss(z, tau), z)
+    pull = (slope * z.detach()).sum(dim=1)
+    return float(-(pull * (h**2).sum(dim=1)).sum())
+
+
+def spectrum(n_atoms: int, per_atom: int, tau: float) -> list[float]:
+    """Eigenvalues of n times the Hessian in the angles, at even atoms."""
+    angle = torch.arange(n_atoms, dtype=torch.float64).repeat(per_atom) * (2 * math.pi / n_atoms)
+
+    def at(turn: Tensor) -> Tensor:
+        return loss(torch.stack([turn.cos(), turn.sin()], dim=1), tau)
+
+    hessian = torch.autograd.functional.hessian(at, angle)
+    return torch.linalg.eigvalsh(hessian * len(angle)).tolist()
+
+
+def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
+    """The form against autograd, and Hessians at even atoms."""
+    errors = {"printed": 0.0, "corrected": 0.0, "flat": 0.0, "sphere": 0.0}
+    for seed in settings.seeds:
+        z, h = unit_views(settings.n, 3, 1.0, 1.0, seed)
+        h = h - (h * z).sum(dim=1, keepdim=True) * z  # tangential
+        for tau in settings.taus:
+            flat, bent = (along(z, h, tau, sphere) for sphere in (False, True))
+            right = form(z, h, tau, printed=False)
+            gaps = {
+                "printed": form(z, h, tau, printed=True) - flat,
+                "corrected": right - flat,
+                "flat": right - bent,
+                "sphere": right + curvature(z, h, tau) - bent,
+            }
+            errors = {name: max(errors[name], abs(gap)) for name, gap in gaps.items()}
+    spectra = [
+        {"tau": tau, "n_atoms": n, "per_atom": m, "values": spectrum(n, m, tau)}
+        for tau in settings.taus
+        for n in settings.n_atoms
+        for m in (1, *settings.per_atom)
+    ]
+    return {"errors": errors, "spectra": spectra}
+
+
+def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
+    """The formula, its meaning on the sphere, and minimisers against saddles."""
+    errors = result["errors"]
+    one = [row["values"] for row in result["spectra"] if row["per_atom"] == 1]
+    many = [row["values"] for row in result["spectra"] if row["per_atom"] > 1]
+    smallest = [values[0] for values in one]
+    return [
+        FORMULA.judge(
+            printed={"error": errors["printed"]}, corrected={"error": errors["corrected"]}
+        ),
+        SPHERE.judge(printed={"error": errors["flat"]}, corrected={"error": errors["sphere"]}),
+        SADDLE.judge(
+            printed={"smallest": [values[0] for values in many]}, corrected={"smallest": smallest}
+        ),
+        MINIMUM.judge(smallest=smallest, second=[values[1] for values in one]),
+    ]
+
+
+@style.drawn
+def figure(result: dict[str, Any]) -> Any:
+    """Eigenvalues of the Hessian along the circle, by temperature and points per atom."""
+    taus = sorted({row["tau"] for row in result["spectra"]})
+    canvas, axes = style.canvas(1, len(taus), width=2.6)
+    for axis, tau in zip(axes[0], taus, strict=True):
+        rows = [row for row in result["spectra"] if row["tau"] == tau]
+        most = max(row["per_atom"] for row in rows)
+        for row in rows:
+            m = row["per_atom"]
+            axis.scatter(
+                [row["n_atoms"] + 0.22 * (m - 1)] * len(row["values"]),
+                row["values"],
+                s=14,
+                color=style.COLOURS[m - 1],
+                label=f"{m} per atom" if row["n_atoms"] == rows[0]["n_atoms"] else None,
+                alpha=0.8,
+            )
+        axis.axhline(0, color=style.GREY, linewidth=0.8)
+        axis.set_xlim(1.5, max(row["n_atoms"] for row in rows) + 0.22 * most + 0.3)
+        style.label(axis, "n_atoms", "eigenvalue of n Hessian", f"tau {tau:g}")
+    axes[0, 0].legend()
+    return canvas

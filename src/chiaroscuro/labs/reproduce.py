@@ -1,0 +1,148 @@
+"""Run labs, judge their claims, draw their figures, and leave both in a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chiaroscuro import InputError
+from chiaroscuro.labs import style
+from chiaroscuro.labs.claim import Claim
+from chiaroscuro.labs.lab import SCALES, Lab, chosen, found
+from chiaroscuro.labs.pieces import Pieces
+from chiaroscuro.labs.show import Show
+
+__all__ = ["FORMAT", "Report", "reproduce"]
+
+FORMAT = 1
+"""Of a lab's JSON file."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one lab found at one scale."""
+
+    lab: Lab
+    scale: str
+    seeds: tuple[int, ...]
+    seconds: float
+    claims: tuple[Claim, ...]
+    settings: dict[str, Any]
+    files: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether a claim fails."""
+        return any(claim.verdict == "fails" for claim in self.claims)
+
+    def record(self) -> dict[str, Any]:
+        """As `chiaro reproduce --json` prints it."""
+        return {
+            "lab": self.lab.name,
+            "paper": self.lab.paper,
+            "scale": self.scale,
+            "seeds": list(self.seeds),
+            "seconds": round(self.seconds, 2),
+            "claims": [claim.record() for claim in self.claims],
+        }
+
+
+def reproduce(
+    what: str | Sequence[str] = (),
+    scale: str = "quick",
+    seed: int | None = None,
+    out: str | Path | None = None,
+    show: Show | None = None,
+) -> list[Report]:
+    """Run labs and judge the claims of their papers.
+
+    Args:
+        what: labs' names, papers' keys or claims' ids (`"V4"`); all labs unless given.
+        scale: "quick" (seconds), "laptop" (minutes) or "paper" (the paper's own numbers).
+        seed: the first of the seeds; the preset's own unless given.
+        out: the folder for `<scale>/<paper>/<lab>` `.json`, `.data.json`, `.png` and `.svg`. A run
+            that is stopped goes on from its pieces there. None writes nothing.
+        show: where progress goes.
+
+    Example:
+        >>> (report,) = reproduce("V4")
+        >>> {claim.verdict for claim in report.claims} <= {"holds", "erratum"}
+        True
+    """
+    if scale not in SCALES:
+        raise InputError(f"`scale` needs one of {', '.join(SCALES)}; received {scale!r}.")
+    show = show or Show(None)
+    labs = chosen([what] if isinstance(what, str) else what) if what else found()
+    reports = []
+    for lab in labs:
+        show.begin(lab, scale)
+        report = _one(lab, scale, seed, None if out is None else Path(out), show)
+        show.end(report.claims, report.seconds)
+        reports.append(report)
+    return reports
+
+
+def _one(lab: Lab, scale: str, seed: int | None, out: Path | None, show: Show) -> Report:
+    settings = lab.settings(scale)
+    if seed is not None:
+        if seed < 0:
+            raise InputError(f"`seed` needs an integer of at least 0; received {seed}.")
+        seeds = tuple(range(seed, seed + len(settings.seeds)))
+        settings = dataclasses.replace(settings, seeds=seeds)
+    stem = None if out is None else out / scale / lab.paper / lab.name
+    pieces = Pieces(stem and stem.with_name(f"{lab.name}.pieces"), settings)
+
+    began = time.perf_counter()
+    result = lab.module.run(settings, pieces)
+    seconds = time.perf_counter() - began + pieces.before
+    report = Report(
+        lab=lab,
+        scale=scale,
+        seeds=settings.seeds,
+        seconds=seconds,
+        claims=tuple(lab.module.claims(result)),
+        settings=dataclasses.asdict(settings),
+    )
+    if stem is None:
+        return report
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem.with_name(f"{lab.name}.data.json").write_text(json.dumps(result), encoding="utf-8")
+    files = tuple(path.name for path in draw(lab, result, stem)) if style.available() else ()
+    if not files:
+        show.say("no figures: they need matplotlib, `pip install chiaroscuro[plots]`.")
+    report = dataclasses.replace(report, files=files)
+    text = json.dumps({"format": FORMAT, **report.record(), **_around(report)}, indent=1)
+    stem.with_name(f"{lab.name}.json").write_text(text + "\n", encoding="utf-8")
+    pieces.clear()
+    return report
+
+
+def draw(lab: Lab, result: Any, stem: Path) -> list[Path]:
+    """The lab's figure as PNG and SVG, and its animation as GIF if it has one."""
+    paths = style.save(lab.module.figure(result), stem)
+    if hasattr(lab.module, "animation"):
+        paths.append(stem.with_name(f"{stem.name}.gif"))
+        lab.module.animation(result, paths[-1])
+    return paths
+
+
+def _around(report: Report) -> dict[str, Any]:
+    """What else a file should say: settings, versions, figures."""
+    import torch
+
+    return {
+        "settings": report.settings,
+        "figures": list(report.files),
+        "environment": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "machine": platform.machine(),
+            "threads": torch.get_num_threads(),
+        },
+    }

@@ -1,0 +1,92 @@
+"""A table of claims that grows while labs run: coloured on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from chiaroscuro.labs.claim import Claim
+from chiaroscuro.labs.lab import Lab
+
+__all__ = ["Show", "brief", "tally"]
+
+_COLOUR = {"holds": 32, "fails": 31, "erratum": 35, "inconclusive": 33, "not_run": 90}
+_WIDTH = 12
+
+
+class Show:
+    """Writes one row a claim; on a terminal the lab that runs is named in a line that goes away.
+
+    Args:
+        stream: where to; None says nothing.
+    """
+
+    def __init__(self, stream: TextIO | None):
+        self.stream = stream
+        self.live = stream is not None and stream.isatty()
+
+    def begin(self, lab: Lab, scale: str) -> None:
+        """A lab starts."""
+        topics = ", ".join(lab.topics)
+        self._write(f"{lab.paper}/{lab.name} ({topics}, {scale}): {lab.title}")
+        if self.live:
+            self._write("  running ...", end="")
+
+    def end(self, claims: Sequence[Claim], seconds: float) -> None:
+        """A lab is done: its claims, a row each."""
+        self._write("\r\x1b[K" * self.live, end="")
+        for claim in claims:
+            verdict = f"{claim.verdict:<{_WIDTH}}"
+            if self.live:
+                verdict = f"\x1b[{_COLOUR[claim.verdict]}m{verdict}\x1b[0m"
+            self._write(f"  {verdict}  {claim.id:<18}  {brief(claim)}")
+        self._write(f"  {tally([claim.verdict for claim in claims])}, {seconds:.1f} s")
+
+    def say(self, sentence: str) -> None:
+        """A sentence on a line of its own."""
+        self._write(("\r\x1b[K" * self.live) + f"  {sentence}")
+
+    def _write(self, text: str, end: str = "\n") -> None:
+        if self.stream is not None:
+            print(text, end=end, file=self.stream, flush=True)
+
+
+def brief(claim: Claim) -> str:
+    """What was measured, in one line; of an erratum both forms."""
+    if claim.printed is not None and claim.corrected is not None:
+        both = (numbers(claim.printed["ours"]), numbers(claim.corrected["ours"]))
+        return "printed: {}; corrected: {}".format(*both)
+    return numbers(claim.ours)
+
+
+def numbers(ours: dict) -> str:
+    """Names and numbers; of a list its range.
+
+    Example:
+        >>> numbers({"error": 1.234567e-16, "gain": [0.5, 0.25, 1.0]})
+        'error 1.2e-16, gain 0.25 .. 1'
+    """
+    return ", ".join(f"{name} {_short(value)}" for name, value in ours.items())
+
+
+def _short(value: object) -> str:
+    match value:
+        case list() | tuple():
+            low, high = min(value), max(value)
+            return _short(low) if low == high else f"{_short(low)} .. {_short(high)}"
+        case bool() | int() | str():
+            return str(value)
+        case float():
+            return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.4g}"
+    return str(value)
+
+
+def tally(verdicts: Sequence[str]) -> str:
+    """How many of each.
+
+    Example:
+        >>> tally(["holds", "erratum", "holds"])
+        '2 holds, 1 erratum'
+    """
+    counts = {verdict: verdicts.count(verdict) for verdict in _COLOUR}
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
