@@ -14,6 +14,7 @@ from chiaroscuro.views import (
     Chain,
     Directions,
     Jitter,
+    LabelledContext,
     LieAction,
     Mask,
     PatchSplit,
@@ -44,6 +45,10 @@ ALL = {
     "RigidMotion": (RigidMotion(angle=0.3, shift=0.1, border="reflection"), PICTURES),
     "PatchSplit": (PatchSplit(patch=4, fill=7.0), PICTURES),
     "TokenSplit": (TokenSplit(mask=1, padding=0), TOKENS),
+    "LabelledContext": (
+        LabelledContext(PatchSplit(patch=4), classes=5),
+        (PICTURES, torch.arange(9) % 5),
+    ),
     "Rewrites": (Rewrites(original=0.3), TEXTS),
     "Mask": (Mask(p=0.4, span=2), normal(9, 3, 20)),
     "Jitter": (Jitter(noise=0.1, scale=0.2), normal(9, 3, 20)),
@@ -68,6 +73,8 @@ def equal(a, b):
 
 
 def pick(batch, rows):
+    if isinstance(batch, tuple):
+        return tuple(pick(part, rows) for part in batch)
     return [batch[i] for i in rows] if isinstance(batch, list) else batch[rows]
 
 

@@ -24,6 +24,7 @@ from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.pictures import decode
 from chiaroscuro.data.tables import from_hugging_face, read_hugging_face, read_parquet
 from chiaroscuro.data.tars import TarStream, read_tar
+from chiaroscuro.data.tasks import modular_addition
 from chiaroscuro.data.text import read_text
 from chiaroscuro.data.tinyimagenet import read_tiny_imagenet
 
@@ -44,6 +45,7 @@ __all__ = [
     "from_arrays",
     "from_hugging_face",
     "get",
+    "modular_addition",
     "open_data",
     "read_arrays",
     "read_cifar",

@@ -22,6 +22,7 @@ from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.places import VARIABLE, places
 from chiaroscuro.data.tables import read_hugging_face, read_parquet
 from chiaroscuro.data.tars import read_tar
+from chiaroscuro.data.tasks import modular_addition
 from chiaroscuro.data.text import read_text
 from chiaroscuro.data.tinyimagenet import TINY_FOLDER, is_tiny_imagenet, read_tiny_imagenet
 from chiaroscuro.errors import InputError
@@ -55,9 +56,9 @@ def open_data(spec: Any) -> Dataset:
     """The data set that a text names.
 
     A name: `digits` (embedded), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
-    `emoji`, or the name of a file in the folder that `CHIARO_DATA` names, without its ending. A
-    path: `.npz`, `.npy`, `.jsonl`, `.txt` (both also `.gz`), `.parquet`, `.tar`, or a folder of
-    pictures.
+    `emoji`, `modular_addition`, or the name of a file in the folder that `CHIARO_DATA` names,
+    without its ending. A path: `.npz`, `.npy`, `.jsonl`, `.txt` (both also `.gz`), `.parquet`,
+    `.tar`, or a folder of pictures.
     A call, for what needs saying: `digits(shift=0.2)`, `folder('photos', size=64)`,
     `pairs('captions.jsonl', images='pictures.npz')`.
 
@@ -158,6 +159,7 @@ _NAMED: dict[str, Callable[..., Dataset]] = {
     "mnist": _mnist,
     "fashion_mnist": _fashion_mnist,
     "emoji": _emoji,
+    "modular_addition": modular_addition,
 }
 _HOMES: dict[str, tuple[tuple[str, ...], Callable[[Path], bool]]] = {
     "cifar10": ((*CIFAR_FOLDERS["cifar10"], "cifar10"), is_cifar),
@@ -205,7 +207,7 @@ def _local() -> dict[str, Path]:
                 found[path.name.removesuffix(ending)] = path
             elif path.is_dir() and not path.name.startswith(".") and path.name not in taken:
                 found[path.name] = path
-    named = {*_HOMES, "digits"}  # `emoji` is listed where its files are
+    named = set(_NAMED) - {"emoji"}  # which is listed where its files are
     return {name: path for name, path in found.items() if name not in named}
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from chiaroscuro.data import Dataset, open_data
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
-from chiaroscuro.views import Rewrites, View
+from chiaroscuro.views import LabelledContext, Rewrites, View
 
 __all__ = ["Pairs", "open_training_data", "plain", "tokens"]
 
@@ -94,6 +94,12 @@ class Pairs:
     def _view(self, batch: dict[str, NDArray[Any]], epoch: int, side: int) -> Tensor:
         view = self.second if side else self.first
         x = _raw(batch, self.data.inputs, self.separate and side == 1, view)
+        if isinstance(view, LabelledContext):
+            need(
+                "labels" in self.data.columns,
+                lambda: f"`LabelledContext` needs labels; `{self.data.name}` has none.",
+            )
+            x = x, self.data.columns["labels"][batch["row"]]
         if view is not None:
             x, _ = view(x, batch["row"], self.seed, epoch, side)
         return _ready(x)

@@ -15,6 +15,7 @@ from chiaroscuro.views.arrays import Jitter, Mask
 from chiaroscuro.views.chain import Chain
 from chiaroscuro.views.counter import Draws
 from chiaroscuro.views.directions import Directions
+from chiaroscuro.views.labelled import LabelledContext
 from chiaroscuro.views.lie import LieAction, RigidMotion
 from chiaroscuro.views.render import Backend, backend, render
 from chiaroscuro.views.rewrites import Rewrites
@@ -30,6 +31,7 @@ __all__ = [
     "Directions",
     "Draws",
     "Jitter",
+    "LabelledContext",
     "LieAction",
     "Mask",
     "PatchSplit",

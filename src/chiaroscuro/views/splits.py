@@ -112,6 +112,8 @@ class TokenSplit(View):
     Args:
         mask: the token that stands in the context for the one taken out.
         padding: a token that is never taken; None if there is none.
+        positions: the symbols come from these places alone, such as (0, 1) for the two addends of
+            [semantic2025, Sec. 5]; None is all.
 
     References:
         semantic2025
@@ -126,6 +128,13 @@ class TokenSplit(View):
 
     mask: int
     padding: int | None = None
+    positions: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        need(
+            self.positions is None or (len(self.positions) > 0 and min(self.positions) >= 0),
+            lambda: f"`TokenSplit(positions={self.positions})` needs places from 0.",
+        )
 
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
@@ -141,6 +150,17 @@ class TokenSplit(View):
             ),
         )
         real = torch.ones_like(x, dtype=torch.bool) if self.padding is None else x != self.padding
+        if self.positions is not None:
+            need(
+                max(self.positions) < x.shape[1],
+                lambda: (
+                    f"`TokenSplit(positions={self.positions})` needs sequences of at least "
+                    f"{max(self.positions or ()) + 1} tokens; received {x.shape[1]}."
+                ),
+            )
+            allowed = torch.zeros(x.shape[1], dtype=torch.bool, device=x.device)
+            allowed[list(self.positions)] = True
+            real = real & allowed
         counts = real.sum(dim=1)
         need(
             bool((counts > 0).all()),
