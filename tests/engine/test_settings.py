@@ -7,8 +7,10 @@ from chiaroscuro.errors import InputError
 
 PRESETS = {
     *("simclr", "moco", "byol", "vicreg", "barlow-twins", "supcon", "directclr", "clip", "laclip"),
-    *("symbol-context", "digits"),
+    *("symbol-context", "symbol-context-labels", "symbol-context-tokens", "digits", "geometry"),
+    *("emoji-clip", "emoji-laclip"),
     *(f"kernel-infonce-{name}" for name in ("gaussian", "laplace", "gamma", "sum", "concat")),
+    *("kernel-infonce-loss-sum", "kernel-infonce-loss-concat"),
 }
 
 
