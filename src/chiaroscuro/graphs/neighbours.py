@@ -1,0 +1,219 @@
+"""Graphs found in data: nearest neighbours of embeddings, and how alike views are on average."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from chiaroscuro.errors import need
+from chiaroscuro.graphs.graph import Floats, Graph, Integers
+from chiaroscuro.kernels import Kernel
+from chiaroscuro.numerics import NEAR, unit
+
+__all__ = ["JOINS", "METRICS", "from_augmentations", "from_embeddings", "nearest"]
+
+METRICS = ("cosine", "euclidean")
+JOINS = ("union", "mutual", "directed")
+TILE = 1024
+_NUMBERS_AT_ONCE = 1 << 23
+
+
+def from_embeddings(
+    z: Any,
+    n_neighbours: int = 15,
+    metric: str = "cosine",
+    join: str = "union",
+    kernel: Kernel | None = None,
+) -> Graph:
+    """Each row and its nearest others, found exactly.
+
+        weights_ij = k(z_i, z_j), or 1 without a kernel, if j is among the nearest of i (see `join`)
+
+    Relations: a rotation of all rows changes nothing, nor does a factor on any row if the metric is
+    the cosine; n_neighbours = n - 1 gives the complete graph.
+
+    Args:
+        z: (n, d) embeddings, tensor or array.
+        n_neighbours: 15, a common choice; few keep the graph sparse, too few break it up.
+        metric: "cosine" (a zero row is at cosine 0 from all) or "euclidean".
+        join: "union": an edge if either is among the nearest of the other; "mutual": if both are;
+            "directed": rows as they are, n_neighbours each.
+        kernel: weighs the edges; without one they weigh 1.
+
+    Numerics: float64. Distances that decide are recomputed from differences, and equal ones go to
+    the lower index, so the graph does not depend on tiles or threads. Never holds n x n numbers.
+
+    References:
+        luxburg2007
+
+    Example:
+        >>> z = np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0], [0.1, 1.0]])
+        >>> from_embeddings(z, n_neighbours=1).weights.toarray().astype(int).tolist()
+        [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
+    """
+    x = _rows("from_embeddings(z)", z)
+    need(
+        join in JOINS,
+        lambda: f"`from_embeddings(join)` needs one of {', '.join(JOINS)}; received `{join}`.",
+    )
+    at, _ = nearest(x, n_neighbours, metric)
+    n = len(x)
+    i, j = np.repeat(np.arange(n), n_neighbours), at.ravel()
+    w = sparse.coo_array((np.ones(len(i)), (i, j)), shape=(n, n)).tocsr()
+    if join != "directed":
+        w = w.maximum(w.T) if join == "union" else w.minimum(w.T)
+    if kernel is not None:
+        edges = w.tocoo()
+        i, j = edges.coords
+        k = [
+            kernel.log_paired(x[i[s : s + TILE * 64]], x[j[s : s + TILE * 64]]).exp()
+            for s in range(0, len(i), TILE * 64)
+        ]
+        w = sparse.csr_array((torch.cat(k).detach().numpy(), (i, j)), shape=(n, n))
+        if join != "directed":
+            w = (w + w.T) / 2  # k is symmetric up to rounding; now exactly
+    weighed = "" if kernel is None else f", weighed by {kernel!r}"
+    return Graph(w, f"{n_neighbours} nearest by {metric}, {join}{weighed}")
+
+
+def nearest(z: Any, n_neighbours: int, metric: str = "cosine") -> tuple[Integers, Floats]:
+    """The nearest others of each row and their distances, both (n, n_neighbours), in order.
+
+    Equal distances are in order of index. For the cosine, |u - v| of unit rows, whose order is the
+    same.
+
+    Example:
+        >>> at, r = nearest(np.array([[0.0], [1.0], [1.0], [3.0]]), 2, "euclidean")
+        >>> at.tolist(), r[3].tolist()
+        ([[1, 2], [2, 0], [1, 0], [1, 2]], [2.0, 2.0])
+    """
+    call = "nearest(z, n_neighbours)"
+    x = _rows(call, z)
+    n = len(x)
+    need(
+        metric in METRICS,
+        lambda: f"`{call}` needs a metric of {', '.join(METRICS)}; received `{metric}`.",
+    )
+    need(
+        1 <= n_neighbours <= n - 1,
+        lambda: f"`{call}` needs 1 to {n - 1} neighbours of {n} rows; received {n_neighbours}.",
+    )
+    x = unit(x) if metric == "cosine" else x - x.mean(dim=0)
+    sizes = x.square().sum(dim=1)
+    found = [
+        _nearest_of(x, sizes, slice(start, min(start + TILE, n)), n_neighbours)
+        for start in range(0, n, TILE)
+    ]
+    at, r = (np.concatenate(part) for part in zip(*found, strict=True))
+    return at, r
+
+
+def _nearest_of(x: Tensor, sizes: Tensor, rows: slice, count: int) -> tuple[Integers, Floats]:
+    """Candidates by the expansion |a|^2 + |b|^2 - 2 a.b; the choice among them by differences."""
+    own = torch.arange(rows.start, rows.stop)
+    t = sizes[rows, None] + sizes - 2 * x[rows] @ x.T
+    t[torch.arange(len(own)), own] = torch.inf
+    limit = t.kthvalue(count, dim=1).values
+    # what the expansion can be wrong by, twice: nobody who may be among the nearest is left out
+    slack = 1e-14 * x.shape[1] ** 0.5 * (sizes[rows] + sizes.max()) + NEAR * 1e-12
+    i, j = (t <= (limit + 2 * slack)[:, None]).nonzero(as_tuple=True)
+    chunk = max(1, _NUMBERS_AT_ONCE // x.shape[1])
+    exact = torch.cat(
+        [
+            (x[rows.start + i[s : s + chunk]] - x[j[s : s + chunk]]).square().sum(dim=1)
+            for s in range(0, len(i), chunk)
+        ]
+    ).numpy()
+    i_, j_ = i.numpy(), j.numpy()
+    order = np.lexsort((j_, exact, i_))
+    first = np.searchsorted(i_, np.arange(len(own)))  # `nonzero` goes row by row
+    picked = order[(first[:, None] + np.arange(count)).ravel()]
+    shape = len(own), count
+    return j_[picked].reshape(shape), np.sqrt(exact[picked]).reshape(shape)
+
+
+def from_augmentations(
+    view: Callable[[int], Any], kernel: Kernel, n_draws: int, n_neighbours: int
+) -> Graph:
+    """How alike the views of two samples are on average: the augmentation graph, by sampling.
+
+        weights_ij = (1/T) sum_t [k(v_2t(x_i), v_2t+1(x_j)) + k(v_2t(x_j), v_2t+1(x_i))] / 2
+
+    for i != j: an unbiased estimate of E k(v(x_i), v'(x_j)) over two independent augmentations,
+    from T = n_draws pairs of views of all samples. Of these, each row keeps its n_neighbours
+    largest, and an edge stays if either end keeps it; what is dropped is the estimate's tail.
+
+    Relations: views that leave everything as it is give k(x_i, x_j) itself; for x + s * noise and
+    `Gaussian(tau)` the mean is (tau / (tau + 2 s^2))^(d/2) exp(-|x_i - x_j|^2 / (2 (tau + 2 s^2))).
+
+    Args:
+        view: `view(t)` is draw t of the views of all samples, row by row, (n, d): pixels,
+            or what an encoder makes of them.
+        kernel: how alike two views are.
+        n_draws: pairs of views; the standard error of a weight falls with its root.
+        n_neighbours: kept of each row.
+
+    Numerics: float64, in tiles of rows; holds the 2 n_draws views. Equal weights: the lower index.
+
+    References:
+        haochen2021spectral, tan2024
+
+    Example:
+        >>> from chiaroscuro.kernels import Gaussian
+        >>> x = torch.tensor([[0.0], [1.0], [3.0]], dtype=torch.float64)
+        >>> graph = from_augmentations(lambda t: x, Gaussian(tau=1.0), n_draws=1, n_neighbours=2)
+        >>> round(float(graph.weights[0, 1]), 6)  # exp(-1/2)
+        0.606531
+    """
+    call = "from_augmentations(view)"
+    need(n_draws >= 1, lambda: f"`{call}` needs at least 1 draw; received {n_draws}.")
+    views = [_rows(call, view(t)) for t in range(2 * n_draws)]
+    n, shapes = len(views[0]), {tuple(v.shape) for v in views}
+    need(
+        len(shapes) == 1,
+        lambda: f"`{call}` needs views of one shape; received {sorted(shapes)}.",
+    )
+    need(
+        1 <= n_neighbours <= n - 1,
+        lambda: f"`{call}` needs 1 to {n - 1} neighbours of {n} rows; received {n_neighbours}.",
+    )
+    tiles = []
+    for start in range(0, n, TILE):
+        rows = slice(start, min(start + TILE, n))
+        k = torch.zeros(rows.stop - rows.start, n, dtype=torch.float64)
+        for one, two in zip(views[::2], views[1::2], strict=True):
+            for a, b in ((one, two), (two, one)):
+                k += kernel.log(a[rows], b).exp().detach()
+        k /= 2 * n_draws
+        k[torch.arange(len(k)), torch.arange(rows.start, rows.stop)] = -1.0  # never oneself
+        kept = np.argsort(-k.numpy(), axis=1, kind="stable")[:, :n_neighbours]
+        i = np.repeat(np.arange(len(k)), n_neighbours)
+        part = (k.numpy()[i, kept.ravel()], (i, kept.ravel()))
+        tiles.append(sparse.coo_array(part, shape=(len(k), n)).tocsr())
+    w = sparse.vstack(tiles).tocsr()
+    kept_by = f"{n_neighbours} kept of a row, {n_draws} pairs of views"
+    return Graph(w.maximum(w.T), f"mean {kernel!r} of augmentations, {kept_by}")
+
+
+def _rows(call: str, z: Any) -> Tensor:
+    """The rows as a float64 tensor without gradient; a sentence if they are no finite matrix."""
+    x = z.detach() if isinstance(z, Tensor) else torch.from_numpy(np.asarray(z))
+    need(
+        x.ndim == 2 and len(x) >= 2 and x.shape[1] > 0,
+        lambda: f"`{call}` needs a matrix (n, d) of at least 2 rows; received {tuple(x.shape)}.",
+    )
+    x = x.to("cpu", torch.float64)
+    bad = (~x.isfinite().all(dim=1)).nonzero().flatten()
+    need(
+        len(bad) == 0,
+        lambda: (
+            f"`{call}` needs finite numbers; {len(bad)} of {len(x)} rows have NaN or infinity, the "
+            f"first is row {int(bad[0])}."
+        ),
+    )
+    return x
