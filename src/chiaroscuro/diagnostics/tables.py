@@ -37,7 +37,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def _accuracies(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
-    there = next((row for row in results.values() if "d" in row), {})
+    there: Mapping[str, Any] = next((row for row in results.values() if "d" in row), {})
     keys = [k for k in there if k.startswith(("knn", "linear")) and "majority" not in k]
     widths = [max(8, len(key) + 2) for key in keys]
     lines = [
