@@ -423,6 +423,17 @@ def test_embedding_a_run(tmp_path):
         np.testing.assert_array_equal(p.detach().numpy(), averaged[f"average.module.{name}"])
 
 
+def test_pictures_come_to_the_size_of_the_views(tmp_path):
+    more = ["network.encoder=ResNet(9, 0.125, stem='strided')", "views.first=SimCLR(size=16)"]
+    run = train(read_settings("simclr", [*TINY, *more]), tmp_path / "run")
+    rows = np.arange(5)
+    x = plain(open_data(read_settings(run.settings()).data.source), rows)
+    small = nn.functional.interpolate(x, (16, 16), mode="bilinear", antialias=True)
+    with torch.no_grad():
+        h = load_networks(run).encode(small)
+    np.testing.assert_allclose(embed(run).h[rows], h.numpy(), rtol=1e-4, atol=1e-5)
+
+
 def test_embedding_leaves_the_mode_alone():
     networks = Networks([MLP(3, 4)], [Projector(4, 2)]).train()
     networks.encoders.eval()

@@ -34,7 +34,8 @@ def embed(subject: Any, data: Any = None, side: int = 0, template: str = "{}") -
     Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
     the data have them; thumbnails of pictures and `layer_input` of arrays. Of a run it also holds
     `layer_untrained`, the representations before the first step: the control that evaluation
-    needs. Networks are in evaluation mode, and left as they were.
+    needs. Networks are in evaluation mode, and left as they were. Pictures of another size than the
+    run's views are brought to it first, bilinearly.
 
     Of pictures with texts and a network for each it holds both sides of each pair: `z1` and `z2`
     are the projections of the picture and of its first text, `layer_texts` the representation of
@@ -60,21 +61,21 @@ def embed(subject: Any, data: Any = None, side: int = 0, template: str = "{}") -
         template.count("{}") == 1,
         lambda: f"`embed(template)` needs `{{}}` once, for the class; received `{template}`.",
     )
-    before = None
+    before, size = None, None
     if isinstance(subject, str | os.PathLike):
         subject = Run.open(subject)
     if isinstance(subject, Run):
         settings = Settings.of(subject.settings())
         data = settings.data.source if data is None else data
         table, networks = open_data(data), load_networks(subject)
-        before = build(settings.network, settings.seed)
+        before, size = build(settings.network, settings.seed), _size(settings)
     else:
         need(data is not None, "`embed(model, data)` needs data; received None.")
         table, networks = open_data(data), subject
     known, layers = _known(table), _input(table)
     both = _two_sided(networks, table)
-    sides = {s: _through(networks, table, s) for s in ((0, 1) if both else (side,))}
-    start = {s: _through(before, table, s) for s in sides} if before is not None else {}
+    sides = {s: _through(networks, table, s, size) for s in ((0, 1) if both else (side,))}
+    start = {s: _through(before, table, s, size) for s in sides} if before is not None else {}
     if start:
         layers["untrained"] = start[side][0]
     if both:
@@ -149,7 +150,8 @@ def held_out(
             sides.extend(_spaced(part, n) for part, n in zip(parts, (2 * rows, rows), strict=True))
         if any(len(part) == 0 for part in sides):
             return {}
-        train, test = ((_through(moment.networks, part, 0)[0], part.labels) for part in sides)
+        size = _size(moment.settings)
+        train, test = ((_through(moment.networks, part, 0, size)[0], part.labels) for part in sides)
         return measure(train, test)
 
     return callback
@@ -162,7 +164,14 @@ def _spaced(data: Dataset, n: int) -> Dataset:
 # ---- going through ----
 
 
-def _through(networks: nn.Module, data: Dataset, side: int) -> tuple[np.ndarray, np.ndarray | None]:
+def _size(settings: Settings) -> int | None:
+    """The side of the pictures that the first view makes; None where it keeps theirs."""
+    return getattr(settings.views.objects()[0], "size", None)
+
+
+def _through(
+    networks: nn.Module, data: Dataset, side: int, size: int | None = None
+) -> tuple[np.ndarray, np.ndarray | None]:
     """h and, where there is a projector, z of every row."""
     device = next((p.device for p in networks.parameters()), torch.device("cpu"))
     hs: list[Tensor] = []
@@ -171,6 +180,8 @@ def _through(networks: nn.Module, data: Dataset, side: int) -> tuple[np.ndarray,
         for start in range(0, len(data), BATCH):
             rows = np.arange(start, min(start + BATCH, len(data)))
             x = plain(data, rows, side).to(device)
+            if size is not None and x.ndim == 4 and tuple(x.shape[2:]) != (size, size):
+                x = F.interpolate(x, (size, size), mode="bilinear", antialias=True)
             ours = isinstance(networks, Networks)
             h = networks.encode(x, side) if ours else networks(x)  # type: ignore[operator]
             need(
