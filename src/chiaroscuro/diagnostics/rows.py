@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chiaroscuro.errors import need
 
-__all__ = ["Labelled", "labels_of", "rows_of"]
+__all__ = ["Labelled", "labels_of", "pairs_of", "rows_of", "some_of"]
 
 
 class Labelled(NamedTuple):
@@ -28,6 +28,7 @@ def rows_of(call: str, h: Any, least: int = 2) -> Tensor:
         torch.float64
     """
     x = h.detach() if isinstance(h, Tensor) else torch.from_numpy(np.array(h, dtype=np.float64))
+    need(not x.is_complex(), lambda: f"`{call}` needs real numbers; received {x.dtype}.")
     need(
         x.ndim == 2 and len(x) >= least and x.shape[1] > 0,
         lambda: (
@@ -65,3 +66,41 @@ def labels_of(call: str, labels: Any, n: int) -> Tensor:
         ),
     )
     return y
+
+
+def pairs_of(call: str, h1: Any, h2: Any, least: int = 2) -> tuple[Tensor, Tensor]:
+    """Two views as float64 tensors of one shape, row i of both from sample i.
+
+    Example:
+        >>> pairs_of("alignment(h1, h2)", np.eye(2), np.eye(3))
+        Traceback (most recent call last):
+        chiaroscuro.errors.InputError: `alignment(h1, h2)` needs paired rows; received (2, 2) and
+        (3, 3).
+    """
+    x1, x2 = rows_of(call, h1, least), rows_of(call, h2, least)
+    need(
+        x1.shape == x2.shape,
+        lambda: f"`{call}` needs paired rows; received {tuple(x1.shape)} and {tuple(x2.shape)}.",
+    )
+    return x1, x2
+
+
+def some_of(call: str, n: int, rows: int | None, seed: int) -> Tensor:
+    """Which rows are used: all of n if `rows` is None or enough, else so many, drawn by the seed.
+
+    The rows keep their order.
+
+    Example:
+        >>> some_of("uniformity", 5, None, seed=0).tolist()
+        [0, 1, 2, 3, 4]
+        >>> len(some_of("uniformity", 100, 7, seed=0))
+        7
+    """
+    need(
+        rows is None or (isinstance(rows, int) and rows >= 2),
+        lambda: f"`{call}` needs at least 2 rows, or None for all of them; received {rows!r}.",
+    )
+    if rows is None or rows >= n:
+        return torch.arange(n)
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randperm(n, generator=draw)[:rows].sort().values
