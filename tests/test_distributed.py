@@ -309,7 +309,7 @@ def check_refusals(world: int) -> Iterator[str]:
         ),
         "labels too many": (
             {"objective": SupCon(), "labels": torch.arange(n + 2 * here)},
-            [on, "each of 3 rows", "(5,)"],
+            [on, "each of 3 pairs", "(5,)"],
         ),
         "labels are real": (
             {"objective": SupCon(), "labels": labels.float() if here else labels},

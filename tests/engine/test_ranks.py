@@ -25,14 +25,14 @@ SETTINGS = [
     "saving.every=3",
 ]
 DYING = (
-    "import os, signal, sys, chiaroscuro.engine.training as t\n"
-    "inner, seen = t._follow, []\n"
+    "import os, signal, sys, chiaroscuro.engine.step as s\n"
+    "inner, seen = s._follow, []\n"
     "def follow(*a):\n"
     "    seen.append(1)\n"
     "    if len(seen) == int(os.environ.get('DIE_AT', '0')):\n"
     "        os.kill(os.getpid(), signal.SIGKILL)\n"
     "    inner(*a)\n"
-    "t._follow = follow\n"
+    "s._follow = follow\n"
     "from chiaroscuro.cli import main\n"
     "sys.exit(main(sys.argv[1:]))"
 )

@@ -15,10 +15,10 @@ PRESETS = {
 
 
 def test_the_presets_are_there():
-    assert set(presets()) == PRESETS
+    assert set(presets()) >= PRESETS
 
 
-@pytest.mark.parametrize("name", sorted(PRESETS))
+@pytest.mark.parametrize("name", presets())
 def test_a_preset_is_short_and_reads_back(name, tmp_path):
     settings = read_settings(name)
     assert len(preset_text(name).splitlines()) < 50

@@ -24,9 +24,9 @@ from chiaroscuro.engine import (
     plain,
     presets,
     read_settings,
+    step,
     tokens,
     train,
-    training,
 )
 from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.models import MLP, Projector
@@ -95,7 +95,7 @@ METHODS = {
 def test_interrupted_in_an_epoch_and_resumed_it_ends_the_same(tmp_path, points, more, monkeypatch):
     settings = small(points, *more)
     whole = train(settings, tmp_path / "whole")
-    follow, steps = training._follow, []
+    follow, steps = step._follow, []
 
     def ctrl_c(*args):  # in the middle of step 6, of 4 an epoch; the handler waits for its end
         steps.append(1)
@@ -103,7 +103,7 @@ def test_interrupted_in_an_epoch_and_resumed_it_ends_the_same(tmp_path, points, 
             signal.raise_signal(signal.SIGINT)
         follow(*args)
 
-    monkeypatch.setattr(training, "_follow", ctrl_c)
+    monkeypatch.setattr(step, "_follow", ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         train(settings, tmp_path / "cut")
     assert weights(Run.open(tmp_path / "cut"))[0] == 6
@@ -121,7 +121,7 @@ KILLED = """
     import json, os, signal, sys
     import torch
     from chiaroscuro.artifacts import checkpoints, files
-    from chiaroscuro.engine import distributed, read_settings, train, training
+    from chiaroscuro.engine import read_settings, step, train
     torch.set_num_threads(1)
     folder, moments, overrides = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
     settings = read_settings("digits", overrides)
@@ -135,7 +135,7 @@ KILLED = """
 
     def die_at(where, count):
         seen = [0]
-        room, name = {"step": (training, "_follow"), "save": (checkpoints, "_durably"),
+        room, name = {"step": (step, "_follow"), "save": (checkpoints, "_durably"),
                       "saved": (checkpoints, "_verified"), "append": (os, "fsync")}[where]
         inner = getattr(room, name)
         def dying(*args, **kwargs):
@@ -195,7 +195,7 @@ def test_ctrl_c_on_the_command_line_is_130(tmp_path, points):
     code = (
         "import signal, sys\nfrom chiaroscuro.engine import train, read_settings\n"
         "from chiaroscuro.cli import main\n"
-        "import chiaroscuro.engine.training as t\n"
+        "import chiaroscuro.engine.step as t\n"
         "inner = t._follow\n"
         "def follow(*a):\n    signal.raise_signal(signal.SIGINT)\n    t._follow = inner\n"
         "t._follow = follow\n"
@@ -294,7 +294,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(points):
 
 def test_supcon_without_labels_is_refused(tmp_path):
     np.savez(tmp_path / "x.npz", x=np.zeros((20, 12), np.float32))
-    with pytest.raises(InputError, match="`SupCon` needs labels"):
+    with pytest.raises(InputError, match=r"`SupCon\(\)` needs labels"):
         train(small(tmp_path / "x.npz", "objective=SupCon()"), tmp_path / "run")
 
 

@@ -1,22 +1,29 @@
 """Training: settings, the loop, checkpoints; several ranks as one batch; embedding."""
 
+from chiaroscuro.engine.batch_norm import SyncBatchNorm, synchronised
 from chiaroscuro.engine.batches import Pairs, open_training_data, plain, tokens
 from chiaroscuro.engine.caching import cached_backward
 from chiaroscuro.engine.distributed import (
+    anyone,
     average_gradients,
     barrier,
     distributed_loss,
     gather_rows,
+    in_parallel,
     is_first,
     joined_ranks,
     rank,
     share_buffers,
+    sum_over_ranks,
+    together,
     world_size,
 )
 from chiaroscuro.engine.embedding import embed, held_out, load_networks, newest_weights
+from chiaroscuro.engine.loggers import Logger, TensorBoard, WandB
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.optimisers import LARS, optimiser
-from chiaroscuro.engine.schedules import constant, cosine, linear
+from chiaroscuro.engine.reading import preset_text, presets, read_settings
+from chiaroscuro.engine.schedules import Formula, constant, cosine, linear, towards_one
 from chiaroscuro.engine.settings import (
     DataSettings,
     NetworkSettings,
@@ -25,9 +32,6 @@ from chiaroscuro.engine.settings import (
     ScheduleSettings,
     Settings,
     ViewSettings,
-    preset_text,
-    presets,
-    read_settings,
 )
 from chiaroscuro.engine.training import Callback, Moment, train
 
@@ -35,6 +39,8 @@ __all__ = [
     "LARS",
     "Callback",
     "DataSettings",
+    "Formula",
+    "Logger",
     "Moment",
     "NetworkSettings",
     "Networks",
@@ -43,7 +49,11 @@ __all__ = [
     "SavingSettings",
     "ScheduleSettings",
     "Settings",
+    "SyncBatchNorm",
+    "TensorBoard",
     "ViewSettings",
+    "WandB",
+    "anyone",
     "average_gradients",
     "barrier",
     "build",
@@ -54,6 +64,7 @@ __all__ = [
     "embed",
     "gather_rows",
     "held_out",
+    "in_parallel",
     "is_first",
     "joined_ranks",
     "linear",
@@ -67,7 +78,11 @@ __all__ = [
     "rank",
     "read_settings",
     "share_buffers",
+    "sum_over_ranks",
+    "synchronised",
+    "together",
     "tokens",
+    "towards_one",
     "train",
     "world_size",
 ]

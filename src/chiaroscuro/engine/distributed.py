@@ -14,38 +14,46 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from chiaroscuro.engine.agreement import (
+    CALL,
+    DTYPES,
+    Header,
+    agree,
+    alike,
+    described,
+    dtype_name,
+    header,
+    whole_number,
+)
 from chiaroscuro.errors import ChiaroError, InputError, need
-from chiaroscuro.numerics import require_finite, wide
+from chiaroscuro.numerics import wide
 from chiaroscuro.objectives import Objective
 
 __all__ = [
+    "anyone",
     "average_gradients",
     "barrier",
     "distributed_loss",
     "gather_rows",
+    "in_parallel",
     "is_first",
     "joined_ranks",
     "rank",
     "share_buffers",
+    "sum_over_ranks",
+    "together",
     "world_size",
 ]
 
 Group = Any  # torch.distributed.ProcessGroup, which a build of torch may lack
-
-_CALL = "distributed_loss(objective, z1, z2)"
-_DTYPES = (
-    *(torch.float32, torch.float64, torch.float16, torch.bfloat16),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
-)
-_DRIFT = 1e-4
-"""Sums of an objective's parameters further apart than this are no longer rounding."""
+T = TypeVar("T")
 
 
 # ---- who is there ----
@@ -74,7 +82,7 @@ def is_first(group: Group = None) -> bool:
 def barrier(group: Group = None) -> None:
     """Wait here until every rank has come."""
     if world_size(group) > 1:
-        _exchange([], "", group)
+        _exchange([], [], group)
 
 
 # ---- the loss ----
@@ -134,7 +142,7 @@ def distributed_loss(
     """
     need(
         isinstance(objective, Objective),
-        lambda: f"`{_CALL}` needs an objective; received {type(objective).__name__}.",
+        lambda: f"`{CALL}` needs an objective; received {type(objective).__name__}.",
     )
     need(
         gradients in ("averaged", "summed"),
@@ -145,18 +153,17 @@ def distributed_loss(
     ranks, me = world_size(group), rank(group)
     if ranks == 1:
         return objective(z1, z2, labels, queue)
-    headers = _introduced(objective, z1, z2, labels, queue, group)
+    mine = _attempt(lambda: header(objective, z1, z2, labels, queue))
+    headers = [Header(*row) for row in _exchange(mine, Header(), group)]
+    agree(headers)
     counts = [int(header.n) for header in headers]
     z1, z2 = _joined(z1, headers, "z1"), None if z2 is None else _joined(z2, headers, "z2")
     if objective.reduces != "samples":
         z1, z2 = _gathered_views(z1, z2, counts, objective.reduces == "batch", group)
         labels = None if labels is None else _gathered(labels.to(z1.device), counts, group)
-    share, failure = torch.zeros(()), ""
-    try:
-        share = _share(objective, (z1, z2, labels, queue), counts, me)
-    except ChiaroError as error:
-        failure = str(error)
-    shares = _exchange([float(share.detach())], failure, group)
+    share = _attempt(lambda: _share(objective, (z1, z2, labels, queue), counts, me))
+    value = share if isinstance(share, Exception) else [float(share.detach())]
+    shares = _exchange(value, [0.0], group)
     return _Whole.apply(
         share, math.fsum(s for (s,) in shares), ranks if gradients == "averaged" else 1
     )
@@ -172,7 +179,7 @@ def _share(objective: Objective, batch: Batch, counts: list[int], me: int) -> Te
         need(
             total >= objective.least,
             lambda: (
-                f"`{_CALL}` needs at least {objective.least} pairs on all {len(counts)} ranks "
+                f"`{CALL}` needs at least {objective.least} pairs on all {len(counts)} ranks "
                 f"together; received {total}."
             ),
         )
@@ -236,188 +243,90 @@ def _gathered_views(
 # ---- agreeing before anyone waits ----
 
 
-class _Header(NamedTuple):
-    """What a rank tells the others about its input; all zero from one that refuses it."""
-
-    n: float = 0
-    d: float = 0
-    z1: float = 0
-    """Index of the dtype, from 1; 0 if there is none."""
-    z2: float = 0
-    labels: float = 0
-    queue: float = 0
-    """Rows, from 1; 0 if there is none."""
-    enabled: float = 0
-    """Whether gradients are recorded at all."""
-    z1_wants: float = 0
-    z2_wants: float = 0
-    """Whether a view requires its gradient."""
-    parameters: float = 0
-    """The sum of the objective's parameters."""
-
-
-def _whole_number(x: float) -> str:
-    return f"{x:.0f}"
-
-
-def _truth(x: float) -> str:
-    return str(bool(x))
-
-
-def _dtype_name(index: float) -> str:
-    return str(_DTYPES[int(index) - 1]).removeprefix("torch.") if index else "none"
-
-
-def _rows(count: float) -> str:
-    return f"{count - 1:.0f} rows" if count else "none"
-
-
-_SAME: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("d", "the dimension", _whole_number),
-    ("z1", "the dtype of `z1`", _dtype_name),
-    ("z2", "the dtype of `z2`", _dtype_name),
-    ("labels", "whether there are `labels`", _truth),
-    ("queue", "the queue", _rows),
-    ("enabled", "`torch.is_grad_enabled()`", _truth),
-)
-"""Fields of a header that all ranks share, what they are, and how one is shown."""
-
-
-def _introduced(
-    objective: Objective,
-    z1: Tensor,
-    z2: Tensor | None,
-    labels: Tensor | None,
-    queue: Tensor | None,
-    group: Group,
-) -> list[_Header]:
-    """Every rank's header, after all have found them to fit together."""
-    header, failure = _Header(), ""
-    try:
-        header = _header(objective, z1, z2, labels, queue)
-    except ChiaroError as error:
-        failure = str(error)
-    headers = [_Header(*row) for row in _exchange(header, failure, group)]
-    for field, what, show in _SAME:
-        _alike(_CALL, what, [getattr(h, field) for h in headers], show)
-    for name in ("z1", "z2"):
-        wants = [getattr(h, f"{name}_wants") if h.n else None for h in headers]
-        _alike(_CALL, f"`{name}.requires_grad`", wants, _truth)
-    least = min(h.parameters for h in headers)
-    drift = max(h.parameters for h in headers) - least
-    _alike(
-        _CALL,
-        "the parameters of the objective, such as its temperature,",
-        [h.parameters if drift > _DRIFT * max(1.0, abs(least)) else 0.0 for h in headers],
-        lambda x: f"a sum of {x:.6g}",
-        " Average their gradients before each step: `average_gradients(objective.parameters())`.",
-    )
-    return headers
-
-
-def _header(
-    objective: Objective,
-    z1: Tensor,
-    z2: Tensor | None,
-    labels: Tensor | None,
-    queue: Tensor | None,
-) -> _Header:
-    """What this rank has, checked as far as one can without the others."""
-    for name, z in (("z1", z1), ("z2", z2), ("queue", queue)):
-        need(
-            (z is None and name != "z1")
-            or (isinstance(z, Tensor) and z.dtype in _DTYPES[:4] and z.ndim == 2),
-            lambda z=z, name=name: (
-                f"`{_CALL}` needs floating-point matrices (n, d); received "
-                f"`{name}` of {_described(z)}."
-            ),
-        )
-    n, d = z1.shape
-    need(
-        z2 is None or z2.shape == z1.shape,
-        lambda: (
-            f"`{_CALL}` needs `z1.shape == z2.shape == (n, d)`; received "
-            f"{_described(z1)} and {_described(z2)}. The two views of a batch must "
-            "stay paired: check `drop_last`."
-        ),
-    )
-    need(
-        labels is None
-        or (isinstance(labels, Tensor) and labels.dtype in _DTYPES[4:] and labels.shape == (n,)),
-        lambda: (
-            f"`{_CALL}` needs one integer label for each of {n} rows; received "
-            f"{_described(labels)}."
-        ),
-    )
-    require_finite(_CALL, z1=z1, z2=z2)
-    enabled = torch.is_grad_enabled()
-    return _Header(
-        n=n,
-        d=d,
-        z1=1 + _DTYPES.index(z1.dtype),
-        z2=0 if z2 is None else 1 + _DTYPES.index(z2.dtype),
-        labels=labels is not None,
-        queue=0 if queue is None else 1 + len(queue),
-        enabled=enabled,
-        z1_wants=enabled and z1.requires_grad,
-        z2_wants=enabled and z2 is not None and z2.requires_grad,
-        parameters=sum(float(p.detach().double().sum()) for p in objective.parameters()),
-    )
-
-
-def _joined(z: Tensor, headers: list[_Header], name: str) -> Tensor:
+def _joined(z: Tensor, headers: list[Header], name: str) -> Tensor:
     """Rows that take part in the backward pass if any rank's do: it communicates."""
     if z.requires_grad or not any(getattr(header, f"{name}_wants") for header in headers):
         return z
     return z.detach().requires_grad_()
 
 
-def _alike(
-    call: str,
-    what: str,
-    values: Sequence[float | None],
-    show: Callable[[Any], str],
-    advice: str = "",
-) -> None:
-    """Refuse values that differ between ranks (None counts for nothing), naming who has which."""
-    holders: dict[float, list[int]] = {}
-    for r, value in enumerate(values):
-        if value is not None:
-            holders.setdefault(value, []).append(r)
-    need(
-        len(holders) <= 1,
-        lambda: (
-            f"`{call}` needs {what} to be the same on every rank; received "
-            + ", ".join(
-                f"{show(value)} on rank{'s' if len(who) > 1 else ''} {', '.join(map(str, who))}"
-                for value, who in holders.items()
-            )
-            + f".{advice}"
-        ),
-    )
+def together(work: Callable[[], T], group: Group = None) -> T:
+    """What `work()` gives; where it fails on one rank, all of them raise and none waits for it.
 
+    The rank that failed raises its own error, the others its sentence.
 
-def _described(x: object) -> str:
-    return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"
+    Args:
+        work: done by every rank, without communicating.
+        group: a process group; the default one if None.
 
-
-def _exchange(numbers: Iterable[float], failure: str, group: Group) -> list[list[float]]:
-    """The numbers of every rank, in rank order; or a failure of any of them, raised on all.
-
-    Every rank gives as many numbers, and the empty text if it has not failed.
+    Example:
+        >>> together(lambda: 3)
+        3
     """
-    text = failure.encode()
-    mine = torch.tensor([len(text), *map(float, numbers)], dtype=torch.float64)
+    if world_size(group) == 1:
+        return work()
+    result = _attempt(work)
+    _exchange(result if isinstance(result, Exception) else [], [], group)
+    return result  # type: ignore[return-value]
+
+
+def anyone(flag: bool, group: Group = None) -> bool:
+    """Whether it is true on any rank.
+
+    Example:
+        >>> anyone(False)
+        False
+    """
+    if world_size(group) == 1:
+        return flag
+    return any(bool(row[0]) for row in _exchange([flag], [False], group))
+
+
+def _attempt(work: Callable[[], T]) -> T | Exception:
+    """The result, or the error in its place: to be raised when all ranks know of it."""
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001 - `_exchange` raises it
+        return error
+
+
+def _exchange(
+    numbers: Iterable[float] | Exception, blank: Sequence[float], group: Group
+) -> list[list[float]]:
+    """The numbers of every rank, in rank order; or an error of any of them, raised on all.
+
+    Args:
+        numbers: as many from every rank, or the error that kept this one from having them.
+        blank: as many numbers, which such a rank sends.
+        group: as above.
+    """
+    failed = numbers if isinstance(numbers, Exception) else None
+    text = b"" if failed is None else _spoken(failed).encode()
+    row = [len(text), *(blank if isinstance(numbers, Exception) else numbers)]
+    mine = torch.tensor([float(x) for x in row], dtype=torch.float64)
     rows = _gathered(mine[None], [1] * world_size(group), group).tolist()
     lengths = [int(row[0]) for row in rows]
-    if any(lengths):
-        spoken = _gathered(torch.tensor(list(text), dtype=torch.uint8), lengths, group)
-        bounds = [sum(lengths[:r]) for r in range(len(lengths) + 1)]
-        sentences = [bytes(spoken[a:b].tolist()).decode() for a, b in pairwise(bounds)]
-        first = next(r for r, sentence in enumerate(sentences) if sentence)
-        where = f"On rank {first} of {len(rows)}: " if len(set(sentences)) > 1 else ""
-        raise InputError(where + sentences[first])
-    return [row[1:] for row in rows]
+    if not any(lengths):
+        return [row[1:] for row in rows]
+    spoken = _gathered(torch.tensor(list(text), dtype=torch.uint8), lengths, group)
+    if failed is not None and not isinstance(failed, ChiaroError):
+        raise failed
+    bounds = [sum(lengths[:r]) for r in range(len(lengths) + 1)]
+    heard = [bytes(spoken[a:b].tolist()).decode() for a, b in pairwise(bounds)]
+    first = next(r for r, text in enumerate(heard) if text)
+    where = f"On rank {first} of {len(rows)}: " if len(set(heard)) > 1 else ""
+    kind = InputError if heard[first].startswith(_INPUT) else ChiaroError
+    raise kind(where + heard[first][1:])
+
+
+_INPUT, _OTHER = "I", "C"
+
+
+def _spoken(error: Exception) -> str:
+    """An error as the others hear it: whose fault it is, and the sentence."""
+    ours = isinstance(error, ChiaroError)
+    sentence = str(error) if ours else f"{type(error).__name__}: {error}"
+    return (_INPUT if isinstance(error, InputError) else _OTHER) + sentence
 
 
 # ---- rows, gradients and buffers ----
@@ -437,14 +346,45 @@ def gather_rows(t: Tensor, group: Group = None) -> Tensor:
     t = t.detach()
     if world_size(group) == 1:
         return t
-    failure = ""
-    if t.ndim == 0 or t.dtype not in _DTYPES:
-        failure = f"`gather_rows(t)` needs rows of numbers; received {_described(t)}."
-    mine = [0, 0, 0] if failure else [len(t), math.prod(t.shape[1:]), _DTYPES.index(t.dtype) + 1]
-    counts, widths, dtypes = zip(*_exchange(mine, failure, group), strict=True)
-    _alike("gather_rows(t)", "the size of a row", widths, _whole_number)
-    _alike("gather_rows(t)", "the dtype", dtypes, _dtype_name)
+    fits = t.ndim > 0 and t.dtype in DTYPES
+    mine = [len(t), math.prod(t.shape[1:]), DTYPES.index(t.dtype) + 1] if fits else None
+    refusal = InputError(f"`gather_rows(t)` needs rows of numbers; received {described(t)}.")
+    rows = _exchange(refusal if mine is None else mine, [0, 0, 0], group)
+    counts, widths, dtypes = zip(*rows, strict=True)
+    alike("gather_rows(t)", "the size of a row", widths, whole_number)
+    alike("gather_rows(t)", "the dtype", dtypes, dtype_name)
     return _gathered(t, [int(n) for n in counts], group)
+
+
+def in_parallel(module: nn.Module) -> nn.Module:
+    """The module, to be called: on several ranks its gradients are averaged as they come."""
+    return module if world_size() == 1 else nn.parallel.DistributedDataParallel(module)
+
+
+def sum_over_ranks(t: Tensor, group: Group = None) -> Tensor:
+    """The sum of the ranks' tensors of one shape, with its gradient: of each, that of all sums.
+
+    Args:
+        t: of the same shape and type on every rank.
+        group: a process group; the default one if None.
+
+    Example:
+        >>> sum_over_ranks(torch.ones(2))
+        tensor([1., 1.])
+    """
+    return t if world_size(group) == 1 else _Sum.apply(t, group)
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, group: Group) -> Tensor:
+        ctx.group = group
+        return _summed(t, group)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return _summed(grads[0], ctx.group), None
 
 
 def average_gradients(parameters: Iterable[nn.Parameter], group: Group = None) -> None:
@@ -462,7 +402,8 @@ def average_gradients(parameters: Iterable[nn.Parameter], group: Group = None) -
     ranks = world_size(group)
     if ranks == 1 or not wanted:
         return
-    present = _exchange([p.grad is not None for p in wanted], "", group)
+    has = [p.grad is not None for p in wanted]
+    present = _exchange(has, has, group)
     for p, anyone in zip(wanted, map(any, zip(*present, strict=True)), strict=True):
         if anyone:
             own = torch.zeros_like(p) if p.grad is None else p.grad

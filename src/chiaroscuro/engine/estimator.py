@@ -11,7 +11,7 @@ import torch
 
 from chiaroscuro.data.extras import bring
 from chiaroscuro.engine.embedding import embed, load_networks
-from chiaroscuro.engine.settings import read_settings
+from chiaroscuro.engine.reading import read_settings
 from chiaroscuro.engine.training import train
 from chiaroscuro.errors import InputError, need
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import os
+import shutil
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +15,7 @@ from chiaroscuro.errors import InputError, need
 from chiaroscuro.models import Model, Projector
 from chiaroscuro.spec import parse
 
-__all__ = ["Networks", "build"]
+__all__ = ["Networks", "as_compiled", "build"]
 
 
 class Networks(nn.Module):
@@ -92,6 +95,23 @@ def build(settings: NetworkSettings, seed: int) -> Networks:
         if settings.predictor.strip():
             predictor = _projector("predictor", settings.predictor, projectors[0].d)
         return Networks(encoders, projectors, predictor)
+
+
+def as_compiled(networks: Networks) -> Any:
+    """The same networks, to be called: compiled by torch at the first call.
+
+    Their own `state_dict` keeps its names, and what was trained compiled loads anywhere.
+
+    Args:
+        networks: of which the parameters are shared.
+    """
+    names = (os.environ.get("CXX"), "c++", "g++", "clang++", "cl")
+    need(
+        any(shutil.which(name) for name in names if name),
+        "`compile = true` needs a C++ compiler, `c++`, `g++`, `clang++` or what `CXX` names; found "
+        "none of them.",
+    )
+    return torch.compile(networks)
 
 
 def _encoder(text: str) -> Model:

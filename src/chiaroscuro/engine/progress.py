@@ -1,29 +1,53 @@
-"""A line about how training goes: renewed in place on a terminal, plain lines elsewhere."""
+"""How training goes: a bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TextIO
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 __all__ = ["Progress", "duration"]
 
+OFTEN = 0.2
+"""Seconds between two looks of the bar."""
+
 
 class Progress:
-    """Writes loss, speed, measures and time left, to a terminal or to a file.
+    """Shows loss, speed, measures and time left, on a terminal or in a file.
+
+    To be entered with `with`, which leaves the terminal as it was.
 
     Args:
         stream: where to; None says nothing.
         steps: of the whole training.
         start: the step at which this process begins.
         batch: samples of a step, all ranks together.
+
+    Example:
+        >>> import sys
+        >>> with Progress(sys.stdout, steps=10, start=0, batch=4) as shown:
+        ...     shown.epoch(5, epoch=0, loss=1.25, measures={"knn_20": 0.5})
+        epoch 1, step 5/10, loss 1.2500, ... images/s, knn_20 0.500, ... left
     """
 
     def __init__(self, stream: TextIO | None, steps: int, start: int, batch: int):
         self.stream, self.steps, self.start, self.batch = stream, steps, start, batch
-        self.live = stream is not None and stream.isatty()
+        self.bar: Any = _bar(stream, steps) if stream is not None and stream.isatty() else None
+        self.measures: dict[str, float] = {}
         self.began = self.shown = time.perf_counter()
         self.away = 0.0
+
+    def __enter__(self) -> Progress:
+        if self.bar is not None:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    # ---- time ----
 
     @property
     def seconds(self) -> float:
@@ -34,32 +58,71 @@ class Progress:
         """Samples per second since this process began."""
         return (step - self.start) * self.batch / max(self.seconds, 1e-9)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What happens inside is not training."""
+        before = time.perf_counter()
+        yield
+        self.away += time.perf_counter() - before
+
+    # ---- showing ----
+
     def step(self, step: int, epoch: int, loss: float) -> None:
-        """After a step; on a terminal the line is renewed five times a second at most."""
+        """After a step."""
         now = time.perf_counter()
-        if self.live and now - self.shown > 0.2:
+        if self.bar is not None and (now - self.shown > OFTEN or step == self.steps):
             self.shown = now
-            self._write("\r\x1b[K" + self._line(step, epoch, loss, {}), "")
+            self._renew(step, epoch, loss)
 
     def epoch(self, step: int, epoch: int, loss: float, measures: Mapping[str, float]) -> None:
-        """After an epoch, with what the callbacks measured."""
-        self._write(("\r\x1b[K" * self.live) + self._line(step, epoch, loss, measures), "\n")
+        """After an epoch; on a terminal a line remains of those in which something was measured."""
+        self.measures |= measures
+        if self.bar is not None:
+            self._renew(step, epoch, loss)
+        if self.bar is None or measures:
+            self.say(", ".join(self._parts(step, epoch, loss, measures)))
 
     def say(self, sentence: str) -> None:
         """A sentence on a line of its own."""
-        self._write(("\r\x1b[K" * self.live) + sentence, "\n")
+        if self.bar is not None:
+            self.bar.console.print(sentence, markup=False, highlight=False)
+        elif self.stream is not None:
+            print(sentence, file=self.stream, flush=True)
 
-    def _line(self, step: int, epoch: int, loss: float, measures: Mapping[str, float]) -> str:
+    def _renew(self, step: int, epoch: int, loss: float) -> None:
+        first, _, *rest = self._parts(step, epoch, loss, self.measures)
+        task = self.bar.task_ids[0]
+        self.bar.update(task, completed=step, description=first, said=", ".join(rest), refresh=True)
+
+    def _parts(
+        self, step: int, epoch: int, loss: float, measures: Mapping[str, float]
+    ) -> list[str]:
         rate = self.rate(step)
         left = (self.steps - step) * self.batch / max(rate, 1e-9)
-        parts = [f"epoch {epoch + 1}", f"step {step}/{self.steps}", f"loss {loss:.4f}"]
-        parts += [f"{rate:,.0f} images/s"]
-        parts += [f"{name} {value:.3f}" for name, value in measures.items()]
-        return ", ".join([*parts, f"{duration(left)} left"])
+        return [
+            *(f"epoch {epoch + 1}", f"step {step}/{self.steps}", f"loss {loss:.4f}"),
+            f"{rate:,.0f} images/s",
+            *(f"{name} {value:.3f}" for name, value in measures.items()),
+            f"{duration(left)} left",
+        ]
 
-    def _write(self, text: str, end: str) -> None:
-        if self.stream is not None:
-            print(text, end=end, file=self.stream, flush=True)
+
+def _bar(stream: TextIO, steps: int) -> Any:
+    """One line: epoch, bar, step, and what there is to say. It is renewed without a thread."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    bar = Bar(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[said]}"),
+        console=Console(file=stream),
+        auto_refresh=False,
+    )
+    bar.add_task("epoch 1", total=steps, said="")
+    return bar
 
 
 def duration(seconds: float) -> str:

@@ -1,20 +1,17 @@
-"""Settings: everything a training is asked for, from TOML, presets and `--set`."""
+"""Settings: everything a training is asked for."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
-import importlib.resources
-import math
-import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from chiaroscuro import kernels, models, objectives, pairwise, views
 from chiaroscuro.artifacts import to_toml
+from chiaroscuro.engine.records import between, one_of, record
+from chiaroscuro.engine.schedules import SCHEDULES, Formula
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.objectives import Objective
 from chiaroscuro.spec import parse
@@ -28,10 +25,10 @@ __all__ = [
     "ScheduleSettings",
     "Settings",
     "ViewSettings",
-    "preset_text",
-    "presets",
-    "read_settings",
 ]
+
+WITHOUT_EFFECT = ("saving.", "data.workers")
+"""Settings that change no weight: a run may be resumed with others."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +40,18 @@ class DataSettings:
         part: "train" or "test" side of the split, or "all"; data without a split are taken whole.
         distinct: only the first row of every group, so that no two samples of a batch show the same
             thing and are yet each other's negatives. Needed with `views.fresh`.
+        workers: processes that prepare batches ahead; 0 prepares them between steps. The batches
+            are the same, bit by bit.
     """
 
     source: str = "digits"
     part: str = "train"
     distinct: bool = False
+    workers: int = 0
 
     def __post_init__(self) -> None:
-        _one_of("data.part", self.part, ("train", "test", "all"))
+        one_of("data.part", self.part, ("train", "test", "all"))
+        between("data.workers", self.workers, 0, 1024)
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,11 @@ class NetworkSettings:
         predictor: on top of the projector, on the side that learns [grill2020byol]; "" is none.
         momentum: of a slow copy that embeds the other side, 0.999 [he2020moco], 0.996
             [grill2020byol]; 0 is no copy.
+        momentum_schedule: "constant" [he2020moco], or "cosine" from the momentum to 1
+            [grill2020byol, Sec. 3.3].
         queue: how many of the copy's embeddings are kept as candidates [he2020moco]; 0 is none.
         average: decay of an average of weights kept for evaluation; 0 is none.
-        sync_batch_norm: batch statistics over all ranks.
+        sync_batch_norm: batch statistics over all ranks, not over each one's part of the batch.
     """
 
     encoder: str = "ResNet(depth=18, stem='small')"
@@ -102,14 +105,16 @@ class NetworkSettings:
     projector: str = "Projector(d=128)"
     predictor: str = ""
     momentum: float = 0.0
+    momentum_schedule: str = "constant"
     queue: int = 0
     average: float = 0.0
     sync_batch_norm: bool = False
 
     def __post_init__(self) -> None:
-        _between("network.momentum", self.momentum, 0, 1)
-        _between("network.average", self.average, 0, 1)
-        _between("network.queue", self.queue, 0)
+        between("network.momentum", self.momentum, 0, 1)
+        one_of("network.momentum_schedule", self.momentum_schedule, ("constant", "cosine"))
+        between("network.average", self.average, 0, 1)
+        between("network.queue", self.queue, 0)
         need(
             self.queue == 0 or self.momentum > 0,
             lambda: (
@@ -142,9 +147,9 @@ class OptimiserSettings:
     clip: float = 0.0
 
     def __post_init__(self) -> None:
-        _one_of("optimiser.name", self.name, ("lars", "sgd", "adamw"))
+        one_of("optimiser.name", self.name, ("lars", "sgd", "adamw"))
         for name in ("lr", "weight_decay", "trust", "clip"):
-            _between(f"optimiser.{name}", getattr(self, name), 0)
+            between(f"optimiser.{name}", getattr(self, name), 0)
         for name in ("momentum", "second_momentum"):
             value = getattr(self, name)
             need(
@@ -160,16 +165,41 @@ class ScheduleSettings:
     """How the learning rate goes.
 
     Args:
-        name: "cosine" [chen2020simclr, B.6], "linear" or "constant".
+        name: "cosine" [chen2020simclr, B.6], "linear", "constant", or "lambda": a formula, as
+            torch's LambdaLR takes one [tan2024, App. B].
         warmup: epochs of linear warm-up; 10 [chen2020simclr, B.6].
+        formula: of "lambda", see `Formula`; the whole factor, warm-up included.
     """
 
     name: str = "cosine"
     warmup: float = 10.0
+    formula: str = ""
 
     def __post_init__(self) -> None:
-        _one_of("schedule.name", self.name, ("cosine", "linear", "constant"))
-        _between("schedule.warmup", self.warmup, 0)
+        one_of("schedule.name", self.name, (*SCHEDULES, "lambda"))
+        between("schedule.warmup", self.warmup, 0)
+        need(
+            (self.name == "lambda") == bool(self.formula.strip()),
+            lambda: (
+                '`schedule.formula` goes with `schedule.name = "lambda"`; received the formula '
+                f"`{self.formula}` and the name `{self.name}`."
+            ),
+        )
+        if self.formula:
+            Formula(self.formula)
+
+    def factor(self, step: int, steps: int, per_epoch: int) -> float:
+        """What the learning rate of a step is multiplied by.
+
+        Args:
+            step: from 0.
+            steps: of the whole training.
+            per_epoch: steps of an epoch.
+        """
+        warmup = min(steps, round(self.warmup * per_epoch))
+        if self.name == "lambda":
+            return Formula(self.formula)(step, steps, warmup, per_epoch)
+        return SCHEDULES[self.name](step, steps, warmup)
 
 
 @dataclass(frozen=True)
@@ -187,9 +217,9 @@ class SavingSettings:
     record: int = 10
 
     def __post_init__(self) -> None:
-        _between("saving.every", self.every, 0)
-        _between("saving.keep", self.keep, 1)
-        _between("saving.record", self.record, 1)
+        between("saving.every", self.every, 0)
+        between("saving.keep", self.keep, 1)
+        between("saving.record", self.record, 1)
 
 
 @dataclass(frozen=True)
@@ -207,8 +237,13 @@ class Settings:
         batch: pairs of a step, all ranks together; 256, the smallest of [chen2020simclr].
         micro_batch: pairs embedded at a time, by gradient caching; 0 is all of them.
         device: "auto" is CUDA where there is one, else the CPU.
+        precision: of the networks while they train, "full" or "bfloat16" by autocast. The objective
+            is computed in float32 either way. A CPU without bfloat16 instructions gets the same
+            numbers, more slowly.
+        compile: whether the networks are compiled, by torch.compile; needs a C++ compiler on a CPU.
 
     Example:
+        >>> from chiaroscuro.engine import read_settings
         >>> settings = read_settings("simclr", ["optimiser.lr=0.1"])
         >>> settings.objective, settings.optimiser.lr
         ('InfoNCE(kernel=Cosine(tau=0.5))', 0.1)
@@ -225,6 +260,8 @@ class Settings:
     batch: int = 256
     micro_batch: int = 0
     device: str = "auto"
+    precision: str = "full"
+    compile: bool = False
     data: DataSettings = field(default_factory=DataSettings)
     views: ViewSettings = field(default_factory=ViewSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -233,10 +270,11 @@ class Settings:
     saving: SavingSettings = field(default_factory=SavingSettings)
 
     def __post_init__(self) -> None:
-        _between("seed", self.seed, 0, 2**63 - 1)
-        _between("epochs", self.epochs, 1)
-        _between("batch", self.batch, 1)
-        _between("micro_batch", self.micro_batch, 0)
+        between("seed", self.seed, 0, 2**63 - 1)
+        between("epochs", self.epochs, 1)
+        between("batch", self.batch, 1)
+        between("micro_batch", self.micro_batch, 0)
+        one_of("precision", self.precision, ("full", "bfloat16"))
         objective = self.make_objective()
         need(
             self.network.queue == 0 or "queue" in objective.takes,
@@ -288,159 +326,7 @@ class Settings:
         Args:
             table: only what differs from the defaults.
         """
-        return _record(cls, table, "")
-
-
-def presets() -> list[str]:
-    """The names of all presets.
-
-    Example:
-        >>> "simclr" in presets()
-        True
-    """
-    return sorted(file.name.removesuffix(".toml") for file in _preset_files())
-
-
-def preset_text(name: str) -> str:
-    """The TOML of a preset, to be copied and edited."""
-    for file in _preset_files():
-        if file.name == f"{name}.toml":
-            return file.read_text(encoding="utf-8")
-    raise InputError(
-        f"`{name}` is not a preset{_nearest(name, presets())} There are {', '.join(presets())}."
-    )
-
-
-def read_settings(what: Any, overrides: Iterable[str] = ()) -> Settings:
-    """Settings from a preset's name, a TOML file, TOML text or a dictionary, and overrides.
-
-    Args:
-        what: `"simclr"`, `"mine.toml"`, a text with line breaks or `=`, a dictionary, or settings.
-        overrides: `"optimiser.lr=0.1"`, dotted keys as TOML has them.
-    """
-    if isinstance(what, Settings):
-        table = what.table()
-    elif isinstance(what, Mapping):
-        table = {key: value for key, value in what.items() if key != "format"}
-    else:
-        table = _toml(what)
-    for override in overrides:
-        _override(table, override)
-    return Settings.of(table)
-
-
-# ---- reading ----
-
-
-def _preset_files() -> list[Any]:
-    folder = importlib.resources.files("chiaroscuro.engine") / "presets"
-    return [file for file in folder.iterdir() if file.name.endswith(".toml")]
-
-
-def _toml(what: Any) -> dict[str, Any]:
-    text, name = str(what), f"`{what}`"
-    if "\n" not in text and (text.endswith(".toml") or Path(text).is_file()):
-        try:
-            text = Path(text).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(f"{name} cannot be read: {reason}.") from None
-    elif "\n" in text or "=" in text:
-        name = "The text of the settings"
-    else:
-        text = preset_text(text)
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{name} is not TOML: {error}.") from None
-    table.pop("format", None)
-    return table
-
-
-def _override(table: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    path = [part.strip() for part in key.split(".")]
-    need(
-        bool(equals) and all(path),
-        lambda: f"`--set` needs `key=value`, such as `optimiser.lr=0.1`; received `{override}`.",
-    )
-    for part in path[:-1]:
-        table = table.setdefault(part, {})
-        need(
-            isinstance(table, dict),
-            lambda part=part: (
-                f"`--set {override}`: `{part}` is one value, and has no keys below it."
-            ),
-        )
-    table[path[-1]] = _value(text.strip())
-
-
-def _value(text: str) -> Any:
-    """What a text means in TOML; a text that means nothing there is a string."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _record(kind: Any, table: Any, path: str) -> Any:
-    need(
-        isinstance(table, Mapping),
-        lambda: f"`{path}` needs a table of settings; received {table!r}.",
-    )
-    hints = get_type_hints(kind)
-    under = f"{path}." if path else ""
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in hints:
-            raise InputError(f"`{under}{key}` is not a setting{_closest(key, under, hints)}")
-        of = hints[key]
-        values[key] = (
-            _record(of, value, under + key)
-            if dataclasses.is_dataclass(of)
-            else _typed(of, value, under + key)
-        )
-    return kind(**values)
-
-
-def _typed(of: type, value: Any, key: str) -> Any:
-    if of is float and type(value) is int:
-        return float(value)
-    need(
-        type(value) is of,
-        lambda: f"`{key}` needs {_KINDS[of]}; received {value!r}.",
-    )
-    return value
-
-
-_KINDS: dict[type, str] = {
-    bool: "`true` or `false`",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-}
-
-
-def _closest(key: str, under: str, hints: Mapping[str, Any]) -> str:
-    """The nearest name in the same table, or else anywhere."""
-    close = difflib.get_close_matches(key, hints, n=1, cutoff=0.5)
-    if close:
-        return f"; did you mean `{under}{close[0]}`?"
-    everywhere = {path.rpartition(".")[2]: path for path in _paths(Settings, "")}
-    return _nearest(key, everywhere, everywhere)
-
-
-def _nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean `{(shown or {}).get(close[0], close[0])}`?" if close else "."
-
-
-def _paths(kind: Any, under: str) -> list[str]:
-    found = []
-    for name, of in get_type_hints(kind).items():
-        inside = dataclasses.is_dataclass(of)
-        found += _paths(of, f"{under}{name}.") if inside else [f"{under}{name}"]
-    return found
+        return record(cls, table)
 
 
 # ---- the closed sets of names ----
@@ -475,25 +361,3 @@ def _named(text: str, names: Mapping[str, Callable[..., Any]], key: str) -> Any:
         return parse(text, names)
     except InputError as error:
         raise InputError(f"`{key}`: {error}") from None
-
-
-# ---- ranges ----
-
-
-def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
-    listed = ", ".join(f"`{choice}`" for choice in allowed)
-    need(
-        value in allowed,
-        lambda: f"`{key}` needs one of {listed}; received `{value}`{_nearest(value, allowed)}",
-    )
-
-
-def _between(key: str, value: float, low: float, high: float = math.inf) -> None:
-    need(
-        low <= value <= high and math.isfinite(value),
-        lambda: (
-            f"`{key}` needs a number "
-            + (f"from {low}" if high == math.inf else f"from {low} to {high}")
-            + f"; received {value}."
-        ),
-    )

@@ -13,7 +13,7 @@ from chiaroscuro.errors import InputError, need
 from chiaroscuro.numerics import full_precision, require_finite, wide
 from chiaroscuro.spec import notation, same
 
-__all__ = ["Batch", "Objective"]
+__all__ = ["Batch", "Objective", "require_labels", "require_views"]
 
 Window = tuple[int, int]
 
@@ -134,87 +134,39 @@ class Objective(nn.Module):
         queue: Tensor | None,
         window: Window | None,
     ) -> Batch:
-        call = type(self).__name__
-        views = {"z1": z1, "z2": z2, "queue": queue}
-        for name, z in views.items():
-            if z is None and name != "z1":
-                continue
-            if not isinstance(z, Tensor) or not z.is_floating_point():
-                raise InputError(
-                    f"`{call}(z1, z2)` needs floating-point tensors; received `{name}` of type "
-                    f"{getattr(z, 'dtype', type(z).__name__)}. Embeddings are real "
-                    "numbers: call `.float()` if these are integers by accident."
-                )
-            need(
-                z.ndim == 2 and z.shape[1] > 0,
-                lambda z=z, name=name: (
-                    f"`{call}(z1, z2)` needs matrices (n, d) with d > 0; "
-                    f"received `{name}` of shape {tuple(z.shape)}. Flatten what is not the batch."
-                ),
-            )
-        n, d = z1.shape
-        need(
-            z2 is None or z2.shape == z1.shape,
-            lambda: (
-                f"`{call}(z1, z2)` needs `z1.shape == z2.shape == (n, d)`; received "
-                f"{tuple(z1.shape)} and {tuple(getattr(z2, 'shape', ()))}. The two views of a "
-                "batch must stay paired: check `drop_last`."
-            ),
-        )
+        call = f"{type(self).__name__}(z1, z2)"
+        require_views(call, z1, z2, queue)
+        n, views = len(z1), {"z1": z1, "z2": z2, "queue": queue}
         need(
             z2 is not None or "one view" in self.takes,
-            lambda: f"`{call}(z1, z2)` needs both views; received none for `z2`.",
+            lambda: f"`{call}` needs both views; received none for `z2`.",
         )
         need(
             n >= self.least,
             lambda: (
-                f"`{call}(z1, z2)` needs at least {self.least} "
+                f"`{call}` needs at least {self.least} "
                 f"pair{'s' if self.least > 1 else ''}; received {n}."
             ),
         )
-        for name, given in (("labels", labels), ("queue", queue)):
+        for what, given in (("labels", labels), ("queue", queue)):
             need(
-                given is None or name in self.takes,
-                lambda name=name, given=given: (
-                    f"`{call}(z1, z2)` needs no `{name}`; received one of shape "
-                    f"{tuple(getattr(given, 'shape', ()))}. `{call}` would ignore it."
+                given is None or what in self.takes,
+                lambda what=what, given=given: (
+                    f"`{call}` needs no `{what}`; received one of shape "
+                    f"{tuple(getattr(given, 'shape', ()))}. `{type(self).__name__}` would ignore "
+                    "it."
                 ),
             )
-        if queue is not None:
-            need(
-                queue.shape[1] == d,
-                lambda: (
-                    f"`{call}(z1, z2, queue=...)` needs a queue of dimension {d} like the "
-                    f"views; received {queue.shape[1]}."
-                ),
-            )
-        if labels is not None:
-            need(
-                isinstance(labels, Tensor)
-                and not labels.is_floating_point()
-                and labels.shape == (n,),
-                lambda: (
-                    f"`{call}(z1, z2, labels)` needs one integer label for each of {n} pairs; "
-                    f"received {getattr(labels, 'dtype', type(labels).__name__)} of shape "
-                    f"{tuple(getattr(labels, 'shape', ()))}."
-                ),
-            )
-        start, stop = (0, n) if window is None else _range(call, window, n)
+        require_labels(call, labels, n)
+        name = type(self).__name__
+        start, stop = (0, n) if window is None else _range(name, window, n)
         need(
             (start, stop) == (0, n) or self.reduces == "anchors",
             lambda: (
-                f"`{call}(..., window)` needs a loss that is a sum over anchors; received the "
+                f"`{name}(..., window)` needs a loss that is a sum over anchors; received the "
                 f"window ({start}, {stop}) of {n} for one that reduces over {self.reduces}."
             ),
         )
-        need(
-            all(z is None or z.device == z1.device for z in views.values()),
-            lambda: (
-                f"`{call}(z1, z2)` needs all tensors on one device; received "
-                f"{sorted({str(z.device) for z in views.values() if z is not None})}."
-            ),
-        )
-        require_finite(f"{call}(z1, z2)", z1=z1, z2=z2, queue=queue)
         batch = Batch(z1, z2, labels, queue, (start, stop))
         dtypes = {z.dtype for z in views.values() if z is not None}
         if dtypes == {torch.float32} or dtypes == {torch.float64}:
@@ -230,6 +182,69 @@ class Objective(nn.Module):
         return same(self, other)
 
     __hash__ = object.__hash__  # nn.Module needs identity here; equality is by value
+
+
+def require_views(call: str, z1: Tensor, z2: Tensor | None, queue: Tensor | None) -> None:
+    """Refuse embeddings that no objective can be computed on, in one sentence about `call`.
+
+    Args:
+        call: for the sentence, such as `InfoNCE(z1, z2)`.
+        z1, z2, queue: as an objective takes them; no rows at all are fine here.
+    """
+    views = {"z1": z1, "z2": z2, "queue": queue}
+    for name, z in views.items():
+        if z is None and name != "z1":
+            continue
+        if not isinstance(z, Tensor) or not z.is_floating_point():
+            raise InputError(
+                f"`{call}` needs floating-point tensors; received `{name}` of type "
+                f"{getattr(z, 'dtype', type(z).__name__)}. Embeddings are real "
+                "numbers: call `.float()` if these are integers by accident."
+            )
+        need(
+            z.ndim == 2 and z.shape[1] > 0,
+            lambda z=z, name=name: (
+                f"`{call}` needs matrices (n, d) with d > 0; "
+                f"received `{name}` of shape {tuple(z.shape)}. Flatten what is not the batch."
+            ),
+        )
+    need(
+        z2 is None or z2.shape == z1.shape,
+        lambda: (
+            f"`{call}` needs `z1.shape == z2.shape == (n, d)`; received "
+            f"{tuple(z1.shape)} and {tuple(getattr(z2, 'shape', ()))}. The two views of a "
+            "batch must stay paired: check `drop_last`."
+        ),
+    )
+    if queue is not None:
+        need(
+            queue.shape[1] == z1.shape[1],
+            lambda: (
+                f"`{call}` needs a queue of dimension {z1.shape[1]} like the views; received "
+                f"{queue.shape[1]}."
+            ),
+        )
+    need(
+        all(z is None or z.device == z1.device for z in views.values()),
+        lambda: (
+            f"`{call}` needs all tensors on one device; received "
+            f"{sorted({str(z.device) for z in views.values() if z is not None})}."
+        ),
+    )
+    require_finite(call, z1=z1, z2=z2, queue=queue)
+
+
+def require_labels(call: str, labels: Tensor | None, n: int) -> None:
+    """Refuse labels that are not one integer for each of n pairs."""
+    fits = isinstance(labels, Tensor) and not labels.is_floating_point() and labels.shape == (n,)
+    need(
+        labels is None or fits,
+        lambda: (
+            f"`{call}` needs one integer label for each of {n} pairs; "
+            f"received {getattr(labels, 'dtype', type(labels).__name__)} of shape "
+            f"{tuple(getattr(labels, 'shape', ()))}."
+        ),
+    )
 
 
 def _range(call: str, window: object, n: int) -> Window:

@@ -1,0 +1,105 @@
+"""Loggers: what goes into a run's history, shown elsewhere as well. Their libraries are extras."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from chiaroscuro.artifacts import Run
+from chiaroscuro.data.extras import bring
+
+__all__ = ["Logger", "TensorBoard", "WandB"]
+
+
+class Logger:
+    """Receives every record of a run's history, on the first rank (abstract).
+
+    Handed to `train` among its callbacks. A record has a `step`, and either `loss` and `lr` of that
+    step or, at the end of an epoch, `epoch`, `mean_loss` and what was measured.
+    """
+
+    def begin(self, run: Run, step: int) -> None:
+        """Before the first record, that of `step`: later steps logged by an earlier process are
+        void."""
+        raise NotImplementedError
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """A record, as it went into the history."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """After the last, also where training failed."""
+        raise NotImplementedError
+
+
+class TensorBoard(Logger):
+    """Event files for TensorBoard: `pip install 'chiaroscuro[tensorboard]'`.
+
+    Args:
+        folder: of the event files; None is `tensorboard` in the run folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike | None = None):
+        bring("tensorboard", "Logging to TensorBoard", "'chiaroscuro[tensorboard]'")
+        self.folder = folder
+        self.writer: Any = None
+
+    def begin(self, run: Run, step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder = Path(self.folder or run.folder / "tensorboard")
+        self.writer = SummaryWriter(folder, purge_step=step)
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        for name, value in _numbers(record).items():
+            self.writer.add_scalar(name, value, record["step"])
+        if "epoch" in record:
+            self.writer.flush()
+
+    def end(self) -> None:
+        self.writer.close()
+
+
+class WandB(Logger):
+    """A run of Weights & Biases: `pip install 'chiaroscuro[wandb]'`.
+
+    Nothing leaves the machine unless it is asked for: `wandb sync` uploads what was logged, or the
+    environment variable WANDB_MODE says "online".
+
+    Args:
+        project: the run's project there.
+        name: of the run; None is that of the run folder.
+        folder: of its files; None is `wandb` in the run folder.
+    """
+
+    def __init__(
+        self,
+        project: str = "chiaroscuro",
+        name: str | None = None,
+        folder: str | os.PathLike | None = None,
+    ):
+        self.library = bring("wandb", "Logging to W&B", "'chiaroscuro[wandb]'")
+        self.project, self.name, self.folder = project, name, folder
+        self.run: Any = None
+
+    def begin(self, run: Run, step: int) -> None:
+        self.run = self.library.init(
+            project=self.project,
+            name=self.name or run.folder.resolve().name,
+            dir=str(self.folder or run.folder),
+            config=run.settings(),
+            mode=os.environ.get("WANDB_MODE", "offline"),
+        )
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        self.run.log(_numbers(record), step=record["step"])
+
+    def end(self) -> None:
+        self.run.finish()
+
+
+def _numbers(record: Mapping[str, Any]) -> dict[str, float]:
+    plain = {name: value for name, value in record.items() if name != "step"}
+    return {name: float(x) for name, x in plain.items() if isinstance(x, int | float)}

@@ -1,0 +1,104 @@
+"""Settings from a preset's name, a TOML file or text, a dictionary, and `--set`."""
+
+from __future__ import annotations
+
+import importlib.resources
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from chiaroscuro.engine.records import nearest
+from chiaroscuro.engine.settings import Settings
+from chiaroscuro.errors import InputError, need
+
+__all__ = ["preset_text", "presets", "read_settings"]
+
+
+def presets() -> list[str]:
+    """The names of all presets.
+
+    Example:
+        >>> "simclr" in presets()
+        True
+    """
+    return sorted(file.name.removesuffix(".toml") for file in _preset_files())
+
+
+def preset_text(name: str) -> str:
+    """The TOML of a preset, to be copied and edited."""
+    for file in _preset_files():
+        if file.name == f"{name}.toml":
+            return file.read_text(encoding="utf-8")
+    raise InputError(
+        f"`{name}` is not a preset{nearest(name, presets())} There are {', '.join(presets())}."
+    )
+
+
+def read_settings(what: Any, overrides: Iterable[str] = ()) -> Settings:
+    """Settings from a preset's name, a TOML file, TOML text or a dictionary, and overrides.
+
+    Args:
+        what: `"simclr"`, `"mine.toml"`, a text with line breaks or `=`, a dictionary, or settings.
+        overrides: `"optimiser.lr=0.1"`, dotted keys as TOML has them.
+    """
+    if isinstance(what, Settings):
+        table = what.table()
+    elif isinstance(what, Mapping):
+        table = {key: value for key, value in what.items() if key != "format"}
+    else:
+        table = _toml(what)
+    for override in overrides:
+        _override(table, override)
+    return Settings.of(table)
+
+
+def _preset_files() -> list[Any]:
+    folder = importlib.resources.files("chiaroscuro.engine") / "presets"
+    return [file for file in folder.iterdir() if file.name.endswith(".toml")]
+
+
+def _toml(what: Any) -> dict[str, Any]:
+    text, name = str(what), f"`{what}`"
+    if "\n" not in text and (text.endswith(".toml") or Path(text).is_file()):
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"{name} cannot be read: {reason}.") from None
+    elif "\n" in text or "=" in text:
+        name = "The text of the settings"
+    else:
+        text = preset_text(text)
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{name} is not TOML: {error}.") from None
+    table.pop("format", None)
+    return table
+
+
+def _override(table: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    path = [part.strip() for part in key.split(".")]
+    need(
+        bool(equals) and all(path),
+        lambda: f"`--set` needs `key=value`, such as `optimiser.lr=0.1`; received `{override}`.",
+    )
+    for part in path[:-1]:
+        table = table.setdefault(part, {})
+        need(
+            isinstance(table, dict),
+            lambda part=part: (
+                f"`--set {override}`: `{part}` is one value, and has no keys below it."
+            ),
+        )
+    table[path[-1]] = _value(text.strip())
+
+
+def _value(text: str) -> Any:
+    """What a text means in TOML; a text that means nothing there is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
