@@ -1,7 +1,8 @@
 """SimCLR on real pictures: chiaroscuro against lightly, at equal network, data, optimiser and time.
 
-    CHIARO_DATA=... python benchmarks/race.py            both, three seeds, then our best recipe
+    CHIARO_DATA=... python benchmarks/race.py            both, then our best recipe, three seeds
     ... --seeds 0 --epochs 2                             a look
+    ... --threads 1                                      beside other work, where two would wait
 
 Ours is `train` with the preset `cifar`, as a user runs it. It pauses after each epoch; then lightly
 trains for as many seconds as that epoch took, and so on: both have the same wall-clock time, and a
@@ -17,6 +18,8 @@ Results are written after every seed, and what is there is not run again.
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import gc
 import json
 import os
 import statistics
@@ -25,18 +28,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from environment import HERE, environment, save
 from PIL import Image
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 import chiaroscuro as cs
 from chiaroscuro.engine.optimisers import optimiser
+from environment import HERE, save
 
 RACE, BEST = "cifar", "cifar-best"
 SOURCE = "cifar10_12k"
@@ -79,7 +81,7 @@ class Turns:
         self.may.acquire()
         try:
             self.run = cs.train(settings, folder, [pause])
-        except BaseException as error:  # handed to the thread that waits
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
             self.failed = error
             self.did.release()
 
@@ -139,6 +141,12 @@ class Lightly:
         self.batches = self._batches()
         self.steps, self.seconds = 0, 0.0
 
+    def close(self) -> None:
+        """Let the workers go."""
+        self.batches.close()
+        self.loader._iterator = None
+        gc.collect()
+
     def _batches(self) -> Iterator[list[torch.Tensor]]:
         while True:
             yield from self.loader
@@ -171,6 +179,7 @@ def best_workers(settings: Any, seconds: float) -> dict[int, float]:
         next(one.batches)  # workers start
         one.train_for(seconds, 0.0, 0.1)
         found[workers] = one.steps * settings.batch / one.seconds
+        one.close()
     return found
 
 
@@ -186,39 +195,43 @@ def race(settings: Any, workers: int) -> dict[str, Any]:
             print(f"  epoch {epoch + 1}: {seconds:.1f} s each", file=sys.stderr, flush=True)
         spent += ours.end()
         steps = ours.run.history().records[-1]["step"]
-        measured = accuracies(cs.embed(ours.run))
+        measured = _record(cs.engine.load_networks(ours.run), steps, spent, settings)
+    theirs.close()
     return {
         "seed": settings.seed,
-        "ours": _record(measured["encoder"], measured["projector"], steps, spent, settings),
-        "lightly": _theirs(theirs),
-        "controls": {name: measured[name] for name in ("input", "untrained")},
+        "ours": measured,
+        "lightly": _record(theirs.networks, theirs.steps, theirs.seconds, settings),
     }
 
 
-def _theirs(theirs: Lightly) -> dict[str, Any]:
-    theirs.networks.eval()
-    found = accuracies(cs.embed(theirs.networks, SOURCE))
-    return _record(
-        found["encoder"], found["projector"], theirs.steps, theirs.seconds, theirs.settings
-    )
-
-
-def _record(
-    encoder: dict[str, float], projector: dict[str, float], steps: int, seconds: float, settings: Any
-) -> dict[str, Any]:
+def _record(networks: Any, steps: int, seconds: float, settings: Any) -> dict[str, Any]:
+    """What a training did, and what neighbours and probes make of its encoder and projector."""
+    found = cs.diagnostics.evaluate(_bare(cs.embed(networks, SOURCE)))["results"]
     return {
-        "encoder": encoder,
-        "projector": projector,
+        "encoder": found["encoder"],
+        "projector": found["projector"],
         "steps": steps,
         "seconds": seconds,
         "images_per_second": steps * settings.batch / seconds,
     }
 
 
-def accuracies(embeddings: Any) -> dict[str, dict[str, float]]:
-    """kNN and linear accuracies of each thing that evaluation finds in the embeddings."""
-    found = cs.diagnostics.evaluate(embeddings)
-    return found["results"]
+def _bare(embeddings: Any) -> Any:
+    """Without the pictures: raw pixels are a control that is measured once."""
+    return dataclasses.replace(embeddings, thumbnails=None)
+
+
+def controls(settings: Any) -> dict[str, Any]:
+    """Raw pixels and the untrained network; the slow probe is left out of the former's 3,072
+    dimensions."""
+    untrained = cs.embed(cs.engine.build(settings.network, settings.seed), SOURCE)
+    pixels = cs.diagnostics.evaluate(untrained, probes=["ridge"])
+    found = cs.diagnostics.evaluate(_bare(untrained))
+    return {
+        "protocol": found["protocol"],
+        "input": pixels["results"]["input"],
+        "untrained": found["results"]["encoder"],
+    }
 
 
 def alone(settings: Any) -> dict[str, Any]:
@@ -228,8 +241,7 @@ def alone(settings: Any) -> dict[str, Any]:
         run = cs.train(settings, f"{folder}/run", progress=sys.stderr)
         seconds = time.perf_counter() - began
         steps = run.history().records[-1]["step"]
-        found = accuracies(cs.embed(run))
-    record = _record(found["encoder"], found["projector"], steps, seconds, settings)
+        record = _record(cs.engine.load_networks(run), steps, seconds, settings)
     return {"seed": settings.seed, "ours": record}
 
 
@@ -238,12 +250,14 @@ def main() -> None:
     asked.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     asked.add_argument("--epochs", type=int, help="instead of the presets'")
     asked.add_argument("--only", choices=["race", "best"])
+    asked.add_argument("--threads", type=int, default=2, help="of torch, for both; 1 if others run")
     given = asked.parse_args()
     if "CHIARO_DATA" not in os.environ:
         sys.exit("CHIARO_DATA needs to name the folder that holds cifar10_12k.npz.")
-    torch.set_num_threads(2)
+    torch.set_num_threads(given.threads)
     path = HERE / "results" / "race.json"
     result = json.loads(path.read_text())["result"] if path.is_file() and not given.epochs else {}
+    result["threads"] = given.threads
     result.setdefault("race", [])
     result.setdefault("best", [])
     for seed in given.seeds:
@@ -252,7 +266,8 @@ def main() -> None:
         if given.only != "best" and seed not in [one["seed"] for one in result["race"]]:
             settings = cs.engine.read_settings(RACE, overrides)
             if "workers" not in result:
-                result["workers"] = best_workers(settings, 15.0)
+                result["controls"] = controls(settings)
+                result["workers"] = best_workers(settings, 12.0)
             workers = int(max(result["workers"], key=result["workers"].get))
             print(f"race, seed {seed}, lightly with {workers} workers", file=sys.stderr, flush=True)
             result["race"].append(race(settings, workers))
@@ -269,7 +284,7 @@ def main() -> None:
 
 def _write(result: dict[str, Any], given: argparse.Namespace) -> None:
     if not given.epochs:
-        save("race", result, "CHIARO_DATA=... python benchmarks/race.py")
+        save("race", result, f"python benchmarks/race.py --threads {given.threads}")
 
 
 def table(result: dict[str, Any]) -> str:

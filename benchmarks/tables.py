@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,13 +18,14 @@ README = HERE.parent / "README.md"
 def objective(content: dict) -> str:
     """Time as multiples of the bound, and memory, of one step of each objective."""
     result = content["result"]
-    sizes = list(result["times"])
+    sizes = sorted(result["times"], key=int)
     weights = result["peak growth in MB"]
+    counts = sorted(weights["cosine"], key=int)
     lines = [
         "| forward and backward, d = 128 | "
         + " | ".join(f"n = {n}" for n in sizes)
         + " | peak memory, n = "
-        + ", ".join(weights["cosine"])
+        + ", ".join(counts)
         + " |",
         "|---" * (len(sizes) + 2) + "|",
     ]
@@ -33,7 +35,7 @@ def objective(content: dict) -> str:
         "textbook",
     ):
         cells = [f"{result['times'][n][name]['bounds']:.2f} x" for n in sizes]
-        memory = ", ".join(f"{mb:.0f}" for mb in weights[name].values())
+        memory = ", ".join(f"{weights[name][n]:.0f}" for n in counts if n in weights[name])
         lines.append(f"| {LABELS.get(name, name)} | {' | '.join(cells)} | {memory} MB |")
     faster = result["speed-up at 4096"]
     return "\n".join(
@@ -84,7 +86,91 @@ def parity(content: dict) -> str:
     )
 
 
-TABLES: dict[str, Callable[[dict], str]] = {"objective": objective, "parity": parity}
+def race(content: dict) -> str:
+    """Accuracy and speed at equal time, mean and spread over seeds."""
+    result = content["result"]
+    rows = {
+        "raw pixels": [result["controls"]["input"]],
+        "the network, untrained": [result["controls"]["untrained"]],
+    }
+    trained = {
+        "lightly's SimCLR": [one["lightly"] for one in result["race"]],
+        "ours, same network, data, optimiser and time": [one["ours"] for one in result["race"]],
+        "our best recipe": [one["ours"] for one in result["best"]],
+    }
+    rows |= {name: [one["encoder"] for one in records] for name, records in trained.items()}
+    lines = [
+        "| CIFAR-10, 10,000 pictures to train on, 2,000 held out | kNN, k = 20 | linear, ridge "
+        "| linear, SGD | steps | images/s | seconds |",
+        "|---" * 7 + "|",
+    ]
+    for name, encoders in rows.items():
+        records, probes = trained.get(name), ("knn_20", "linear", "sgd")
+        cells = [_percent([one.get(key) for one in encoders]) for key in probes]
+        keys = ("steps", "images_per_second", "seconds")
+        cells += [f"{_mean([r[key] for r in records]):.0f}" if records else "" for key in keys]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    last = f"Mean and standard deviation over seeds. Command: `{content['command']}`."
+    return "\n".join([*lines, "", last])
+
+
+def emoji(content: dict) -> str:
+    """Recall on held-out emoji, with one caption a picture and with several."""
+    result = content["result"]
+    measures = list(result["means"]["clip"])
+    names = [m.replace("_", " ").replace(".", ", ").replace("recall ", "recall@") for m in measures]
+    lines = [
+        "| held-out emoji, asked with the original caption | " + " | ".join(names) + " |",
+        "|---" * (len(measures) + 1) + "|",
+    ]
+    rows = {"untrained": result["untrained"], **result["means"]}
+    for name, row in rows.items():
+        cells = [_percent(row[measure]["seeds"]) for measure in measures]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    last = f"Mean and standard deviation over seeds. Command: `{content['command']}`."
+    return "\n".join([*lines, "", last])
+
+
+def augment(content: dict) -> str:
+    """Views a second."""
+    found = "; ".join(
+        f"at {size} {row['views_per_second']['ours_fast']:,.0f} views a second on one core, "
+        f"{row['times_lightly']['ours_fast']:.0f} times lightly"
+        for size, row in content["result"]["sizes"].items()
+    )
+    return f"Augmentation: {found} (`{content['command']}`)."
+
+
+def train_step(content: dict) -> str:
+    """What of a step is not the network."""
+    step = content["result"][0]
+    return (
+        f"A step of `{step['encoder']}` at batch {step['batch']}: augmentation and objective "
+        f"together take {100 * step['augmentation_and_objective']:.1f} % of it "
+        f"(`{content['command']}`)."
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _percent(values: list[float | None]) -> str:
+    known = [100 * value for value in values if value is not None]
+    if not known:
+        return "-"
+    spread = f" ± {statistics.stdev(known):.1f}" if len(known) > 1 else ""
+    return f"{_mean(known):.1f}{spread} %"
+
+
+TABLES: dict[str, Callable[[dict], str]] = {
+    "objective": objective,
+    "parity": parity,
+    "race": race,
+    "emoji": emoji,
+    "augment": augment,
+    "train_step": train_step,
+}
 
 
 def written(readme: str) -> str:

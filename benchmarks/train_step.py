@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from environment import interleave, save
 
 import chiaroscuro as cs
 from chiaroscuro.engine.networks import build
 from chiaroscuro.engine.optimisers import optimiser
+from environment import interleave, save
 
 PARTS = ("augmentation", "forward", "objective", "backward", "optimiser")
 ENCODERS = (
