@@ -45,7 +45,7 @@ from chiaroscuro.objectives import (
     VICReg,
     Weighted,
 )
-from chiaroscuro.pairwise import AllButPair, AllButSelf, OtherView, SameView
+from chiaroscuro.pairwise import AllButPair, AllButSelf, OnlyPositive, OtherView, SameView
 
 D_IN, D = 6, 4
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
@@ -63,11 +63,12 @@ CASES: dict[str, Callable[[], Objective]] = {
         f"InfoNCE {type(negatives).__name__} {anchors}": (
             lambda negatives=negatives, anchors=anchors: InfoNCE(Cosine(0.5), negatives, anchors)
         )
-        for negatives in (AllButSelf(), AllButPair(), OtherView(), SameView())
+        for negatives in (AllButSelf(), AllButPair(), OtherView(), SameView(), OnlyPositive())
         for anchors in ("both", "first")
     },
     "InfoNCE queue": lambda: InfoNCE(Gaussian(tau=0.7)),
     "InfoNCE queue, learnable": lambda: InfoNCE(Cosine(Learnable(0.3)), OtherView(), "first"),
+    "InfoNCE queue, only the positive": lambda: InfoNCE(Cosine(0.3), OnlyPositive(), "first"),
     "InfoNCE learnable": lambda: InfoNCE(Cosine(Learnable(0.3, least=0.01))),
     "InfoNCE learnable per dimension": lambda: InfoNCE(Gaussian(Learnable([0.4, 0.5, 0.6, 0.7]))),
     "InfoNCE sum": lambda: InfoNCE(Sum(Gaussian(0.5), Laplace(Learnable(0.8)), weights=(1, 2))),

@@ -13,6 +13,7 @@ from zoo import KERNELS, NEGATIVES, pair
 def test_the_list_of_candidates_has_the_length_of_the_contract(negatives):
     n = 5
     count = {"AllButSelf": 2 * n - 1, "AllButPair": 2 * n - 2, "OtherView": n, "SameView": n}
+    count["OnlyPositive"] = 1
     for i in range(2 * n):
         found = naive.candidates(negatives, i, n)
         assert len(found) == len(set(found)) == count[negatives]

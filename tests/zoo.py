@@ -17,7 +17,8 @@ D = 4
 PER_DIMENSION = [1.0, 0.7, 0.4, 1.5]
 ANCHORS = ("both", "first")
 NEGATIVES = {
-    type(x).__name__: x for x in (cs.AllButSelf(), cs.AllButPair(), cs.OtherView(), cs.SameView())
+    type(x).__name__: x
+    for x in (cs.AllButSelf(), cs.AllButPair(), cs.OtherView(), cs.SameView(), cs.OnlyPositive())
 }
 
 _LEAVES = [

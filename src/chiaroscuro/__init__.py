@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         VICReg,
         Weighted,
     )
-    from chiaroscuro.pairwise import AllButPair, AllButSelf, OtherView, SameView
+    from chiaroscuro.pairwise import AllButPair, AllButSelf, OnlyPositive, OtherView, SameView
 
     NAMES: dict[str, type]
 
@@ -87,6 +87,7 @@ __all__ = [
     "Lp",
     "Objective",
     "OnDims",
+    "OnlyPositive",
     "OtherView",
     "Run",
     "SameView",
@@ -107,6 +108,7 @@ __all__ = [
     "objectives",
     "pairwise",
     "parse",
+    "report",
     "spec",
     "train",
     "views",
@@ -115,7 +117,7 @@ __all__ = [
 _HOME = {
     "errors": "ChiaroError InputError",
     "kernels": "Kernel Learnable Cosine Dot Gaussian Laplace Exponential Lp Sum Concat",
-    "pairwise": "AllButSelf AllButPair OtherView SameView",
+    "pairwise": "AllButSelf AllButPair OtherView SameView OnlyPositive",
     "objectives": (
         "Objective InfoNCE SupCon OnDims Weighted Generalised "
         "VICReg BYOL BarlowTwins SpectralContrastive AlignUniform"
@@ -128,6 +130,7 @@ _ALGEBRA = ("kernels", "pairwise", "objectives")
 _ROOMS = {
     *("errors", "numerics", "spec", "artifacts", "data", "views", "models"),
     *("kernels", "pairwise", "objectives", "graphs", "dynamics", "diagnostics", "engine", "labs"),
+    "report",  # a room that can be called
 }
 _WHERE = {name: room for room, names in _HOME.items() for name in names.split()}
 

@@ -8,6 +8,7 @@ __all__ = ["antipodal", "circle", "collapsed", "orthonormal", "simplex"]
 def collapsed(negatives: str, n: int, queue: int = 0) -> float:
     """All points equal: log of the number of candidates, for any kernel."""
     count = {"AllButSelf": 2 * n - 1, "AllButPair": 2 * n - 2, "OtherView": n, "SameView": n}
+    count["OnlyPositive"] = 1
     return log(count[negatives] + queue)
 
 
@@ -24,6 +25,7 @@ def simplex(negatives: str, n: int, tau: float, between: float) -> float:
         "AllButPair": log((2 * n - 2) * far),
         "OtherView": log(1 + (n - 1) * far),
         "SameView": log(1 + (n - 1) * far),
+        "OnlyPositive": 0.0,
     }[negatives]
 
 
@@ -35,6 +37,7 @@ def antipodal(negatives: str, n: int, tau: float) -> float:
         "AllButPair": log((n - 1) * own + (n - 1) * other),
         "OtherView": log(n * other),
         "SameView": log((n - 1) * own + other),
+        "OnlyPositive": log(other),
     }[negatives]
 
 

@@ -92,6 +92,8 @@ def candidates(negatives: str, i: int, n: int) -> list[int]:
     if negatives == "SameView":
         own = [j for j in everyone if j // n == view and j != i]
         return [*own, sample + n * (1 - view)]
+    if negatives == "OnlyPositive":
+        return [sample + n * (1 - view)]
     raise NotImplementedError(f"no list of candidates for {negatives}")
 
 

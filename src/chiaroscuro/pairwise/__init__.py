@@ -2,13 +2,21 @@
 
 from chiaroscuro.pairwise.layout import Layout
 from chiaroscuro.pairwise.logsumexp import log_sum_exp
-from chiaroscuro.pairwise.negatives import AllButPair, AllButSelf, Negatives, OtherView, SameView
+from chiaroscuro.pairwise.negatives import (
+    AllButPair,
+    AllButSelf,
+    Negatives,
+    OnlyPositive,
+    OtherView,
+    SameView,
+)
 
 __all__ = [
     "AllButPair",
     "AllButSelf",
     "Layout",
     "Negatives",
+    "OnlyPositive",
     "OtherView",
     "SameView",
     "log_sum_exp",

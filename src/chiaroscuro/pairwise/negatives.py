@@ -7,7 +7,7 @@ from torch import Tensor
 
 from chiaroscuro.spec import notation, same
 
-__all__ = ["AllButPair", "AllButSelf", "Negatives", "OtherView", "SameView"]
+__all__ = ["AllButPair", "AllButSelf", "Negatives", "OnlyPositive", "OtherView", "SameView"]
 
 
 class Negatives:
@@ -118,5 +118,24 @@ class SameView(Negatives):
     """
 
     own_view = True
+    other_view = False
+    positive = True
+
+
+class OnlyPositive(Negatives):
+    """The positive alone; all that repels comes from a queue: MoCo [he2020moco, Alg. 1].
+
+    Relations: with a queue and `anchors="first"` it is the cross-entropy of MoCo's logits, positive
+    first; without a queue the loss is 0.
+
+    References:
+        he2020moco
+
+    Example:
+        >>> OnlyPositive().count(n=4)
+        1
+    """
+
+    own_view = False
     other_view = False
     positive = True
