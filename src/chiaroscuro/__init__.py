@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         Weighted,
     )
     from chiaroscuro.pairwise import AllButPair, AllButSelf, OnlyPositive, OtherView, SameView
+    from chiaroscuro.report import report
 
     NAMES: dict[str, type]
 

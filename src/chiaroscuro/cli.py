@@ -102,6 +102,14 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     )
     train.add_argument("--out", metavar="DIR", required=True, help="the run folder")
     train.add_argument("--resume", action="store_true", help="from the newest good checkpoint")
+    train.add_argument(
+        "--log",
+        dest="logs",
+        choices=("tensorboard", "wandb"),
+        action="append",
+        default=[],
+        help="into the run folder, beside the history",
+    )
     train.set_defaults(verb=_train)
 
     preset = verbs.add_parser("preset", help="methods, as small TOML files", allow_abbrev=False)
@@ -125,6 +133,20 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     evaluate.add_argument("--template", metavar="TEXT", help=f"{_TEMPLATE}; of a RUN only")
     evaluate.add_argument("--json", action="store_true", help="one JSON document")
     evaluate.set_defaults(verb=_evaluate)
+
+    report = verbs.add_parser(
+        "report", help="one page that shows what was learnt", allow_abbrev=False
+    )
+    report.add_argument("subjects", metavar="RUN|DIR|FILE.npz", nargs="+", help="several: compared")
+    report.add_argument("--out", metavar="FILE.html", help="report.html in the RUN unless given")
+    report.add_argument("--points", metavar="N", type=int, default=10_000, help="samples shown")
+    report.add_argument("--map", metavar="tsne|umap", action="append", default=[], help="slow")
+    report.set_defaults(verb=_report)
+
+    view = verbs.add_parser("view", help="the same page, live, on loopback", allow_abbrev=False)
+    view.add_argument("folder", metavar="DIR", nargs="?", default=".", help="of runs")
+    view.add_argument("--port", metavar="N", type=int, default=0, help="0 takes a free one")
+    view.set_defaults(verb=_view)
 
     reproduce = verbs.add_parser(
         "reproduce", help="papers' experiments, judged", allow_abbrev=False
@@ -168,10 +190,12 @@ def _demo(call: argparse.Namespace) -> int:
 
 def _train(call: argparse.Namespace) -> int:
     from chiaroscuro.diagnostics import glance
-    from chiaroscuro.engine import held_out, read_settings, train
+    from chiaroscuro.engine import TensorBoard, WandB, held_out, read_settings, train
 
     settings = read_settings(call.settings, call.sets)
-    run = train(settings, call.out, [held_out(glance)], call.resume, progress=sys.stderr)
+    loggers = [{"tensorboard": TensorBoard, "wandb": WandB}[name]() for name in set(call.logs)]
+    look = held_out(glance, rows=500, every=max(1, settings.epochs // 20))
+    run = train(settings, call.out, [look, *loggers], call.resume, progress=sys.stderr)
     if os.environ.get("RANK", "0") == "0":
         print(f"run: {run.folder}")
     return 0
@@ -227,6 +251,29 @@ def _evaluate(call: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
     else:
         print(table(found))
+    return 0
+
+
+def _report(call: argparse.Namespace) -> int:
+    from chiaroscuro.report import report
+
+    out = call.out
+    if out is None:
+        one = call.subjects[0]
+        if len(call.subjects) > 1 or not os.path.isfile(os.path.join(one, "settings.toml")):
+            raise InputError(
+                f"`chiaro report` needs --out FILE.html for {len(call.subjects)} subjects, the "
+                f"first of which is `{one}`; only one run has a place for its page."
+            )
+        out = os.path.join(one, "report.html")
+    print(f"report: {report(call.subjects, out, call.points, call.map)}")
+    return 0
+
+
+def _view(call: argparse.Namespace) -> int:
+    from chiaroscuro.report import view
+
+    view(call.folder, call.port)
     return 0
 
 

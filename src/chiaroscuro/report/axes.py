@@ -1,0 +1,239 @@
+"""Where points go on the page: principal and spectral axes, aligned from epoch to epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from chiaroscuro.errors import InputError, need
+
+__all__ = [
+    "MAPS",
+    "Graph",
+    "aligned",
+    "foreign_map",
+    "nearest",
+    "principal_axes",
+    "similarity_graph",
+    "spaced",
+    "unit_rows",
+]
+
+MAPS = ("tsne", "umap")
+"""Maps that are computed when asked for: they are slow, and distort distances."""
+
+LANDMARKS = 2000
+"""The spectral axes are those of a graph of at most so many points; the others follow them."""
+
+N_NEIGHBOURS = 10
+"""Of the similarity graph [luxburg2007, Sec. 8.2: of the order of log n]."""
+
+_TELEPORT = 0.02  # joins the parts of a graph, as a share of the mean degree
+_AT_ONCE = 1 << 24  # similarities held at a time
+
+
+def unit_rows(x: np.ndarray) -> np.ndarray:
+    """u = x / |x|, in float32; a zero row stays zero, a row that is not finite becomes zero.
+
+    Example:
+        >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0]])).tolist()
+        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0], [0.0, 0.0]]
+    """
+    x = np.asarray(x, dtype=np.float64)
+    x = np.where(np.isfinite(x).all(axis=1, keepdims=True), x, 0.0)
+    largest = np.abs(x).max(axis=1, keepdims=True, initial=0.0)
+    x = x / np.where(largest > 0, largest, 1.0)  # so that squares neither vanish nor overflow
+    norm = np.linalg.norm(x, axis=1, keepdims=True)
+    return (x / np.where(norm > 0, norm, 1.0)).astype(np.float32)
+
+
+def spaced(n: int, most: int) -> np.ndarray:
+    """At most so many of n rows, evenly spaced."""
+    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
+
+
+def principal_axes(x: np.ndarray, d: int = 2) -> np.ndarray:
+    """The rows of x in the d directions of largest variance, (n, d).
+
+    The sign of an axis is the one in which its largest loading is positive.
+
+    Args:
+        x: (n, p).
+        d: axes; those beyond p are zero.
+
+    Example:
+        >>> principal_axes(np.array([[0.0, 1.0], [0.0, 3.0], [0.0, 5.0]])).tolist()
+        [[-2.0, 0.0], [0.0, 0.0], [2.0, 0.0]]
+    """
+    x = np.asarray(x, dtype=np.float64)
+    x = x - x.mean(axis=0)
+    _, vectors = np.linalg.eigh(x.T @ x)
+    vectors = vectors[:, ::-1][:, :d]
+    signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])])
+    out = x @ (vectors * np.where(signs == 0, 1, signs))
+    return np.pad(out, ((0, 0), (0, d - out.shape[1])))
+
+
+def aligned(frames: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Each frame turned to fit the one after it, so that all stand as the last one does.
+
+        R = argmin over R'R = I of |x R - y|_F = U V',   x'y = U S V'
+
+    Orthogonal Procrustes: distances inside a frame do not change, and what moves on the page is
+    what training moved.
+
+    Args:
+        frames: (n, d) each, the same rows in all.
+
+    Example:
+        >>> last = np.array([[1.0, 0.0], [0.0, 2.0]])
+        >>> aligned([last @ [[0.0, 1.0], [-1.0, 0.0]], last])[0].round(12).tolist()
+        [[1.0, 0.0], [0.0, 2.0]]
+    """
+    out = [np.asarray(frames[-1], dtype=np.float64)] if frames else []
+    for x in reversed(frames[:-1]):
+        u, _, vt = np.linalg.svd(x.T @ out[-1])
+        out.append(x @ (u @ vt))
+    return out[::-1]
+
+
+def nearest(
+    u: np.ndarray, k: int, among: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k most similar other rows of each unit row: indices and cosines, most similar first.
+
+    Args:
+        u: (n, d) unit rows.
+        k: neighbours; fewer where there are fewer rows.
+        among: the rows that may be neighbours; all unless given.
+
+    Example:
+        >>> u = unit_rows(np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]))
+        >>> nearest(u, 1)[0].ravel().tolist()
+        [1, 0, 1]
+    """
+    n = len(u)
+    among = np.arange(n) if among is None else np.asarray(among)
+    k = max(0, min(k, len(among) - 1))
+    place = np.full(n, -1)
+    place[among] = np.arange(len(among))
+    indices = np.empty((n, k), dtype=np.int64)
+    cosines = np.empty((n, k), dtype=np.float32)
+    step = max(1, _AT_ONCE // max(1, len(among)))
+    for start in range(0, n if k else 0, step):
+        rows = np.arange(start, min(start + step, n))
+        s = u[rows] @ u[among].T
+        own = place[rows] >= 0
+        s[np.flatnonzero(own), place[rows][own]] = -np.inf
+        top = np.argpartition(-s, k - 1, axis=1)[:, :k]
+        found = np.take_along_axis(s, top, axis=1)
+        order = np.argsort(-found, axis=1, kind="stable")
+        indices[rows] = among[np.take_along_axis(top, order, axis=1)]
+        cosines[rows] = np.take_along_axis(found, order, axis=1)
+    return indices, cosines
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """The similarity graph of embeddings, and what its Laplacian sees.
+
+    Args:
+        rows: the landmarks, as rows of the embeddings.
+        edges: (m, 2) rows that are each other's neighbour, one way or both.
+        eigenvalues: of the normalised Laplacian, the smallest first; the first is 0.
+        vectors: (n, k) of every row, the constant one left out.
+    """
+
+    rows: np.ndarray
+    edges: np.ndarray
+    eigenvalues: np.ndarray
+    vectors: np.ndarray
+
+
+def similarity_graph(u: np.ndarray, d: int = 2) -> Graph:
+    """The graph of the nearest neighbours, and d eigenvectors of its normalised Laplacian.
+
+        L = I - D^(-1/2) W D^(-1/2),   W_ij = 1/2 (one way) or 1 (both), plus a small constant
+
+    which joins parts that no edge joins. The vectors are D^(-1/2) v, harmonic on the graph; a row
+    that is no landmark gets the mean of its nearest landmarks (Nystroem).
+
+    Args:
+        u: (n, d) unit rows, at least 3.
+        d: vectors beside the constant one.
+
+    References:
+        tan2024
+
+    Example:
+        >>> two = np.repeat(np.eye(2), 8, axis=0) + 0.01 * np.arange(16)[:, None] * [1, -1]
+        >>> graph = similarity_graph(unit_rows(two), 1)
+        >>> side = graph.vectors[:, 0] > 0
+        >>> bool((side[:8] == side[0]).all() and (side[8:] != side[0]).all())
+        True
+    """
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    n = len(u)
+    need(n >= 3, lambda: f"A similarity graph needs at least 3 rows; received {n}.")
+    rows = spaced(n, LANDMARKS)
+    m, marks = len(rows), u[rows]
+    near, _ = nearest(marks, N_NEIGHBOURS)
+    k = near.shape[1]
+    ends = (np.repeat(np.arange(m), k), near.ravel())
+    one_way = coo_matrix((np.full(m * k, 0.5), ends), shape=(m, m)).tocsr()
+    weights = one_way + one_way.T
+    join = _TELEPORT * weights.sum() / m / m
+    degree = np.asarray(weights.sum(axis=1)).ravel() + join * m
+    root = 1 / np.sqrt(degree)
+
+    def apply(v: np.ndarray) -> np.ndarray:
+        scaled = root * v.ravel()
+        return root * (weights @ scaled + join * scaled.sum())
+
+    wanted = min(d + 1, m - 1)
+    start = np.random.default_rng(0).standard_normal(m)  # a fixed start: the same page each time
+    operator = LinearOperator((m, m), matvec=apply, dtype=np.float64)
+    values, vectors = eigsh(operator, k=wanted, which="LA", v0=start)
+    order = np.argsort(-values)
+    vectors = (root[:, None] * vectors[:, order])[:, 1:]
+    largest = np.abs(vectors).max(axis=0, initial=0, keepdims=True)
+    vectors = vectors / np.where(largest > 0, largest, 1)
+    vectors *= np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(wanted - 1)] < 0, -1, 1)
+    out = np.zeros((n, d))
+    out[rows, : wanted - 1] = vectors
+    others = np.setdiff1d(np.arange(n), rows)
+    if len(others):
+        step = max(1, _AT_ONCE // m)
+        for at in range(0, len(others), step):
+            part = others[at : at + step]
+            top = np.argpartition(-(u[part] @ marks.T), k - 1, axis=1)[:, :k]
+            out[part, : wanted - 1] = vectors[top].mean(axis=1)
+    pairs = np.stack([rows[ends[0]], rows[ends[1]]], axis=1)
+    edges = np.unique(np.sort(pairs, axis=1), axis=0)
+    return Graph(rows, edges, np.clip(1 - values[order], 0, 2), out)
+
+
+def foreign_map(u: np.ndarray, name: str) -> np.ndarray:
+    """A map of unit rows by t-SNE (scikit-learn) or UMAP (umap-learn), (n, 2).
+
+    Args:
+        u: (n, d) unit rows, at least 3.
+        name: "tsne" or "umap".
+    """
+    need(name in MAPS, lambda: f"A map is one of {', '.join(MAPS)}; received `{name}`.")
+    if name == "tsne":
+        from sklearn.manifold import TSNE  # type: ignore[import-untyped]
+
+        perplexity = min(30.0, max(1.0, (len(u) - 1) / 3))  # 30: the default of its authors' code
+        return TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(u)
+    try:
+        from umap import UMAP  # type: ignore[import-not-found]
+    except ImportError:
+        raise InputError(
+            "The map `umap` needs the package umap-learn: `pip install umap-learn`."
+        ) from None
+    return UMAP(n_components=2, random_state=0).fit_transform(u)

@@ -1,0 +1,249 @@
+"""The document of a page: everything it shows, as plain JSON."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from chiaroscuro.artifacts import Embeddings, to_toml
+from chiaroscuro.report import numbers, points
+from chiaroscuro.report.axes import nearest, spaced, unit_rows
+from chiaroscuro.report.packing import data_url, short
+from chiaroscuro.report.points import Shown, shown
+from chiaroscuro.report.reading import Lab, Subject
+
+__all__ = ["FORMAT", "document", "history_of"]
+
+FORMAT = 1
+"""Of a page's document."""
+
+_RECORDS = 2000  # steps of a curve at most
+_MEASURED = 2000  # rows that the measures of an epoch look at
+_KINDS = {".svg": "image/svg+xml", ".png": "image/png", ".gif": "image/gif"}
+_FIGURE_BYTES = 3 << 20
+
+
+def document(
+    found: Sequence[Subject], most: int = points.POINTS, maps: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The document of a page about these subjects.
+
+    Args:
+        found: one, or several to compare.
+        most: samples shown of each.
+        maps: further maps to compute, of `axes.MAPS`.
+    """
+    return {
+        "format": FORMAT,
+        "kind": "report",
+        "title": " and ".join(subject.name for subject in found[:3]),
+        "runs": [short(_run(subject, most, maps)) for subject in found],
+    }
+
+
+def _run(subject: Subject, most: int, maps: Sequence[str]) -> dict[str, Any]:
+    rows = shown(subject, most)
+    out: dict[str, Any] = {
+        "name": subject.name,
+        "source": subject.source.name if subject.source else None,
+        "diagnosis": subject.diagnosis,
+        "evaluation": _evaluation(subject.evaluation),
+        "labs": [_lab(lab) for lab in subject.labs],
+        "notes": list(subject.notes),
+        "training": None,
+        "samples": None,
+    }
+    if subject.run is not None:
+        run = subject.run
+        history = run.history()
+        settings, environment = run.settings(), run.environment()
+        command = environment.pop("command", None)
+        out["training"] = history_of(history.records)
+        out["notes"] += history.problems
+        out["made"] = {
+            "settings": to_toml(settings),
+            "flat": _flat(settings),
+            "environment": _flat(environment),
+            "command": shlex.join(map(str, command)) if isinstance(command, list) else command,
+        }
+    if rows is not None:
+        out |= {
+            "sentence": rows.sentence,
+            "epochs": [epoch for epoch, _ in rows.frames],
+            "samples": points.described(rows),
+            "spaces": points.spaces(rows, maps),
+            "frames": _frames(rows),
+            "sensitivity": _sensitivity(rows),
+            "factors": _factors(rows.embeddings),
+        }
+    return out
+
+
+# ---- training ----
+
+
+def history_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Records of a history as columns: those of steps, and those of epochs.
+
+    Example:
+        >>> history_of([{"step": 1, "loss": 2.0}, {"step": 1, "epoch": 1, "mean_loss": 2.0}])
+        {'steps': {'step': [1], 'loss': [2.0]}, 'epochs': {'step': [1], 'epoch': [1],
+        'mean_loss': [2.0]}}
+    """
+    steps = [one for one in records if "loss" in one and "epoch" not in one]
+    if len(steps) > _RECORDS:
+        steps = [steps[at] for at in spaced(len(steps), _RECORDS)]
+    return {"steps": _columns(steps), "epochs": _columns([r for r in records if "epoch" in r])}
+
+
+def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(
+        name
+        for record in records
+        for name, value in record.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    )
+    return {name: [record.get(name) for record in records] for name in names}
+
+
+# ---- measures at every epoch ----
+
+
+def _frames(rows: Shown) -> list[dict[str, Any]]:
+    return [
+        {"epoch": epoch, **{space: _measures(vectors, space, rows) for space in rows.spaces}}
+        for epoch, vectors in rows.frames
+    ]
+
+
+def _measures(vectors: Mapping[str, np.ndarray], space: str, rows: Shown) -> dict[str, Any]:
+    labels = rows.embeddings.labels
+    few = spaced(len(vectors[space]), _MEASURED)
+    x = vectors[space][few]
+    finite = np.isfinite(x).all(axis=1)
+    x = np.where(finite[:, None], x, 0.0)
+    u, y = unit_rows(x), None if labels is None else labels[few]
+    views = None
+    if f"{space}1" in vectors and f"{space}2" in vectors:
+        views = unit_rows(vectors[f"{space}1"][few]), unit_rows(vectors[f"{space}2"][few])
+    found = numbers.spectrum(x)
+    near, _ = nearest(u, points.N_JUDGED)
+    return {
+        "spectrum": found["s"],
+        "effective_rank": found["effective_rank"],
+        "participation_ratio": found["participation_ratio"],
+        "uniformity": numbers.uniformity(u),
+        "alignment": numbers.alignment(*views) if views else None,
+        "knn_accuracy": numbers.knn_accuracy(near, y) if y is not None else None,
+        "similarities": numbers.similarities(u, views, y),
+        "not_finite": int((~finite).sum()),
+    }
+
+
+# ---- views and factors ----
+
+
+def _sensitivity(rows: Shown) -> dict[str, Any] | None:
+    """How far two views of a sample are apart, as a share of two samples: by space and class.
+
+    mean (1 - cos(views)) / mean (1 - cos(different samples)); 0 is invariant, 1 no better than
+    chance.
+    """
+    found: dict[str, Any] = {}
+    _, last = rows.frames[-1]
+    labels = rows.embeddings.labels
+    for space in rows.spaces:
+        if f"{space}1" not in last:
+            continue
+        u1, u2 = unit_rows(last[f"{space}1"]), unit_rows(last[f"{space}2"])
+        apart = 1 - (u1.astype(np.float64) * u2).sum(axis=1)
+        few = spaced(len(u1), _MEASURED)
+        cosines = (u1[few].astype(np.float64) @ u2[few].T)[~np.eye(len(few), dtype=bool)]
+        scale = float((1 - cosines).mean()) or 1.0
+        by_class = None
+        if labels is not None:
+            n_classes = int(labels.max(initial=-1)) + 1
+            own = [apart[labels == c] for c in range(n_classes)]
+            by_class = [float(a.mean() / scale) if len(a) else None for a in own]
+        found[space] = {"all": float(apart.mean() / scale), "by_class": by_class}
+    return found or None
+
+
+def _factors(e: Embeddings) -> dict[str, Any] | None:
+    """R^2 of each factor from each layer, in the order of the network."""
+    if e.factors is None and e.labels is None:
+        return None
+    few = spaced(e.n, _MEASURED)
+    layers: dict[str, np.ndarray] = {}
+    if e.thumbnails is not None:
+        layers["pixels"] = _small(np.asarray(e.thumbnails)[few])
+    inner = {k: v for k, v in e.layers.items() if k not in ("tsne", "umap")}
+    for name in sorted(inner, key=lambda name: (name != "input", name != "untrained")):
+        layers[name] = inner[name][few].reshape(len(few), -1)
+    for name in ("h", "z"):
+        if (array := getattr(e, name)) is not None:
+            layers[name] = array[few]
+    if not layers or len(few) < 4:
+        return None
+    targets: dict[str, np.ndarray] = {}
+    if e.labels is not None and (e.labels[few] >= 0).all():
+        targets["label"] = np.eye(int(e.labels.max()) + 1)[e.labels[few]]
+    if e.factors is not None:
+        names = e.factor_names if e.factor_names is not None else range(e.factors.shape[1])
+        for name, column in zip(names, e.factors[few].T, strict=True):
+            targets[str(name)] = _circle(column) if str(name).endswith("hue") else column[:, None]
+    if not targets:
+        return None
+    shares = [numbers.explained(x, list(targets.values())) for x in layers.values()]
+    table = [list(of_target) for of_target in zip(*shares, strict=True)]
+    return {"layers": list(layers), "targets": list(targets), "shares": table}
+
+
+def _circle(turns: np.ndarray) -> np.ndarray:
+    """A hue is a place on a circle: 0 and 1 are the same."""
+    return np.stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)], axis=1)
+
+
+def _small(pictures: np.ndarray) -> np.ndarray:
+    """Pictures as rows of about 8 x 8 means: enough to ask what raw input says."""
+    n, s = pictures.shape[:2]
+    step = max(1, s // 8)
+    kept = pictures[:, : s // step * step, : s // step * step].astype(np.float64) / 255
+    blocks = kept.reshape(n, s // step, step, s // step, step, 3)
+    return blocks.mean(axis=(2, 4)).reshape(n, -1)
+
+
+# ---- what others left ----
+
+
+def _evaluation(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if found is None or not isinstance(found.get("results"), Mapping):
+        return None
+    results = {
+        str(name): {k: v for k, v in one.items() if isinstance(v, int | float)}
+        for name, one in found["results"].items()
+        if isinstance(one, Mapping)
+    }
+    return {"results": results}
+
+
+def _lab(lab: Lab) -> dict[str, Any]:
+    names = ("lab", "paper", "scale", "seeds", "seconds", "claims")
+    out: dict[str, Any] = {name: lab.record.get(name) for name in names}
+    if lab.figure is not None and lab.figure.stat().st_size <= _FIGURE_BYTES:
+        out["figure"] = data_url(lab.figure.read_bytes(), _KINDS[lab.figure.suffix])
+    return out
+
+
+def _flat(tree: Mapping[str, Any], under: str = "") -> dict[str, Any]:
+    """Nested settings by dotted key, values as text."""
+    out: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            out |= _flat(value, f"{under}{key}.")
+        else:
+            out[f"{under}{key}"] = value if isinstance(value, int | float) else str(value)
+    return out

@@ -1,0 +1,98 @@
+// Two or more runs side by side.
+
+import { el } from "./dom.js";
+import { lines } from "./charts.js";
+import { spaceName } from "./data.js";
+import { pointMap } from "./map.js";
+import { measure, measureName, unit } from "./numbers.js";
+import { category } from "./palette.js";
+import { columns, panel, section } from "./panel.js";
+
+const MEASURES = ["knn_accuracy", "effective_rank", "participation_ratio", "alignment", "uniformity"];
+
+export function compareSection(runs, open) {
+  const withPoints = runs.filter((run) => run.samples);
+  const maps = withPoints.map((run) => {
+    const map = pointMap(run, { small: true });
+    return [run, map];
+  });
+  const time = shared(maps);
+  const side = maps.length ? el("div.side", {}, maps.map(([run, map]) => el("figure", {}, el("figcaption", {},
+    el("button.link", { type: "button", on: { click: () => open(runs.indexOf(run)) } }, run.name)), map.stage))) : null;
+  return section("compare", "Comparison",
+    el("p.explain", {}, `${runs.length} runs, on the same page and the same scales; a name opens the run below.`),
+    side, time,
+    panel("Measures", "The last epoch of each run, and how far it is from the first run in the table.", null, measures(runs)),
+    columns(...curves(runs)),
+    panel("Settings that differ", "All other settings are the same.", null, differences(runs)));
+}
+
+function shared(maps) {
+  if (!maps.some(([run]) => run.epochs.length > 1)) return null;
+  const range = el("input", { type: "range", min: 0, max: 1, step: 0.005, "aria-label": "Share of the training" });
+  range.value = "1";
+  const output = el("output", {}, "100 % of training");
+  range.addEventListener("input", () => {
+    const share = Number(range.value);
+    output.textContent = `${Math.round(100 * share)} % of training`;
+    for (const [run, map] of maps) {
+      map.state.t = share * (run.epochs.length - 1);
+      map.ask();
+    }
+  });
+  return el("div.time", {}, range, output);
+}
+
+function measures(runs) {
+  const rows = [];
+  for (const space of ["h", "z"]) {
+    for (const name of MEASURES) {
+      const values = runs.map((run) => run.frames?.at(-1)?.[space]?.[name] ?? null);
+      if (values.some((v) => v !== null)) rows.push([`${measureName(name)}, ${spaceName(space)}`, name, values]);
+    }
+  }
+  for (const name of ["knn_20", "linear"]) {
+    const values = runs.map((run) => run.evaluation?.results?.encoder?.[name] ?? null);
+    if (values.some((v) => v !== null)) rows.push([measureName(name), "knn_20", values]);
+  }
+  const losses = runs.map((run) => run.training?.epochs?.mean_loss?.at(-1) ?? null);
+  if (losses.some((v) => v !== null)) rows.push(["mean loss of the last epoch", "mean_loss", losses]);
+  const head = el("tr", {}, el("th", { scope: "col" }, "measure"), runs.map((run) => el("th", { scope: "col" }, run.name)));
+  const body = rows.map(([text, name, values]) => el("tr", {}, el("th", { scope: "row" }, text),
+    values.map((value, at) => el("td", {}, measure(name, value),
+      at && value !== null && values[0] !== null ? el("small", {}, signed(name, value - values[0])) : null))));
+  return el("div.scroll", { tabindex: "0", role: "region", "aria-label": "Measures of all runs" },
+    el("table.plain.compare", {}, el("thead", {}, head), el("tbody", {}, body)));
+}
+
+function signed(name, difference) {
+  const text = measure(name, Math.abs(difference)).replace(/ .*$/, unit(name) === "%" ? "\u202f%" : "");
+  return ` ${difference < 0 ? "\u2212" : "+"}${text}`;
+}
+
+function curves(runs) {
+  const found = [];
+  const add = (title, y, of) => {
+    const series = runs.map((run, at) => ({ name: run.name, colour: category(at), dash: at ? `${4 + 2 * at} 3` : undefined, ...of(run) }))
+      .filter((one) => one.y?.some((v) => v !== null));
+    if (series.some((one) => one.y.length > 1)) found.push(panel(title, "All runs, over the epochs.", null, lines(series, { x: "epoch", y }).node));
+  };
+  add("Loss", "Mean loss, nats", (run) => ({ x: run.training?.epochs?.epoch ?? [], y: run.training?.epochs?.mean_loss ?? [] }));
+  for (const [name, y, share] of [["knn_accuracy", "Neighbours name the label, %", 100], ["effective_rank", "Effective rank of h, dimensions", 1]]) {
+    add(measureName(name), y, (run) => ({
+      x: run.epochs ?? [], y: (run.frames ?? []).map((frame) => (frame.h ?? frame.z)[name]).map((v) => (v === null ? null : share * v)),
+    }));
+  }
+  return found;
+}
+
+function differences(runs) {
+  const flats = runs.map((run) => run.made?.flat ?? {});
+  const keys = [...new Set(flats.flatMap((flat) => Object.keys(flat)))];
+  const differing = keys.filter((key) => new Set(flats.map((flat) => String(flat[key]))).size > 1);
+  if (!differing.length) return el("p", {}, "None.");
+  const head = el("tr", {}, el("th", { scope: "col" }, "setting"), runs.map((run) => el("th", { scope: "col" }, run.name)));
+  return el("div.scroll", { tabindex: "0", role: "region", "aria-label": "Settings that differ" },
+    el("table.plain", {}, el("thead", {}, head), el("tbody", {}, differing.map((key) =>
+      el("tr", {}, el("th", { scope: "row" }, key), flats.map((flat) => el("td", {}, String(flat[key] ?? "–"))))))));
+}

@@ -1,0 +1,83 @@
+// The runs of a folder: filtered, sorted, and updated while they train.
+
+import { choice, el, refill } from "./dom.js";
+import { sparkline } from "./charts.js";
+import { format } from "./numbers.js";
+
+const COLUMNS = [
+  ["name", "run", (run) => run.name],
+  ["state", "state", (run) => run.state],
+  ["epoch", "epoch", (run) => run.epoch],
+  ["loss", "loss, nats", (run) => run.loss],
+  ["accuracy", "accuracy, %", (run) => run.accuracy],
+  ["findings", "findings", (run) => run.findings],
+  ["changed", "changed", (run) => run.changed],
+];
+
+export function listPage(content, address) {
+  const state = { filter: "", only: "all", sort: "changed", down: true };
+  const body = el("tbody");
+  const head = el("tr");
+  const count = el("p.hint", { "aria-live": "polite" });
+  const picked = new Set();
+  const compare = el("a.button", { hidden: true }, "Compare");
+  const draw = () => {
+    const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
+    const of = COLUMNS.find(([key]) => key === state.sort)[2];
+    const shown = content.runs
+      .filter((run) => words.every((word) => `${run.name} ${run.about}`.toLowerCase().includes(word)))
+      .filter((run) => state.only === "all" || run.state === state.only)
+      .sort((a, b) => order(of(a), of(b)) * (state.down ? -1 : 1));
+    refill(head, el("th", { scope: "col" }, "pick"), COLUMNS.map(([key, name]) => {
+      const now = state.sort === key;
+      return el("th", { scope: "col", "aria-sort": now ? (state.down ? "descending" : "ascending") : "none" },
+        el("button.link", { type: "button", on: { click: () => sortBy(key) } }, name, now ? (state.down ? " ↓" : " ↑") : ""));
+    }), el("th", { scope: "col" }, "curve"));
+    refill(body, shown.map(row));
+    const none = content.runs.length ? "No run matches." : "No run is here yet; this list fills itself: chiaro train PRESET --out DIR/one";
+    count.textContent = shown.length ? `${shown.length} of ${content.runs.length} runs` : none;
+    compare.hidden = picked.size < 2;
+    compare.setAttribute("href", address("report", { run: [...picked] }));
+  };
+  const sortBy = (key) => {
+    state.down = state.sort === key ? !state.down : true;
+    state.sort = key;
+    draw();
+  };
+  const row = (run) => {
+    const box = el("input", { type: "checkbox", "aria-label": `Pick ${run.name}` });
+    box.checked = picked.has(run.id);
+    box.addEventListener("change", () => {
+      if (box.checked) picked.add(run.id);
+      else picked.delete(run.id);
+      draw();
+    });
+    return el("tr", { "data-run": run.name }, el("td", {}, box),
+      el("th", { scope: "row" }, el("a", { href: address("report", { run: [run.id] }) }, run.name), el("small.about", {}, run.about)),
+      el("td", {}, el("span.state", { class: `state ${run.state}` }, run.state)),
+      el("td", {}, run.epoch === null ? "–" : `${format(run.epoch)} of ${format(run.epochs)}`),
+      el("td.loss", {}, format(run.loss)),
+      el("td", {}, run.accuracy === null ? "–" : format(100 * run.accuracy)),
+      el("td", {}, run.findings === null ? "–" : format(run.findings)),
+      el("td", {}, new Date(1000 * run.changed).toISOString().slice(0, 16).replace("T", " ")),
+      el("td", {}, sparkline(run.curve)));
+  };
+  const search = el("input", { type: "search", id: "filter", placeholder: "name, objective, encoder…" });
+  search.addEventListener("input", () => { state.filter = search.value; draw(); });
+  draw();
+  const node = el("main", { id: "top" }, el("h1", {}, "Runs"),
+    el("p.explain", {}, `Every run in ${content.folder}; the list and its curves grow while training goes on. All times are UTC.`),
+    el("div.controls", {}, el("div.choice", {}, el("label", { for: "filter" }, "Filter"), search),
+      choice("State", [["all", "all"], ["training", "training"], ["finished", "finished"], ["stopped", "stopped"]], "all",
+        (value) => { state.only = value; draw(); }), compare),
+    count,
+    el("div.scroll", { tabindex: "0", role: "region", "aria-label": "Runs" },
+      el("table.plain.runs", {}, el("thead", {}, head), body)));
+  return { node, update: (runs) => { content.runs = runs; draw(); } };
+}
+
+function order(a, b) {
+  if (a === null) return -1;
+  if (b === null) return 1;
+  return typeof a === "string" ? a.localeCompare(b) : a - b;
+}

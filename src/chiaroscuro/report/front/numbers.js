@@ -1,0 +1,78 @@
+// Numbers for people: three figures, thin spaces, units; and the ticks of an axis.
+
+const NAMES = {
+  loss: ["loss", "nats"],
+  mean_loss: ["mean loss", "nats"],
+  lr: ["learning rate", ""],
+  knn_accuracy: ["neighbours name the label", "%"],
+  knn_20: ["held-out accuracy, 20 neighbours", "%"],
+  linear_accuracy: ["linear accuracy", "%"],
+  effective_rank: ["effective rank", "dimensions"],
+  participation_ratio: ["participation ratio", "dimensions"],
+  numerical_rank: ["numerical rank", "dimensions"],
+  uniformity: ["uniformity", "nats"],
+  alignment: ["alignment", "squared distance"],
+  mean_cosine: ["mean cosine", ""],
+  images_per_second: ["speed", "samples/s"],
+  seconds: ["time", "s"],
+};
+
+export function measureName(name) {
+  const projected = name.startsWith("z_");
+  const known = NAMES[projected ? name.slice(2) : name];
+  const text = known ? known[0] : name.replaceAll("_", " ");
+  return projected ? `${text} of z` : text;
+}
+
+export function unit(name) {
+  const known = NAMES[name.startsWith("z_") ? name.slice(2) : name];
+  if (known) return known[1];
+  return /accuracy|^knn|top_|recall/.test(name) ? "%" : "";
+}
+
+export function format(value, figures = 3) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e6) return value.toLocaleString("en").replaceAll(",", "\u202f");
+  if (size >= 1e5 || size < 1e-3) return value.toExponential(Math.max(0, figures - 2)).replace("e+", "e");
+  const digits = Math.max(0, figures - 1 - Math.floor(Math.log10(size)));
+  return value.toFixed(Math.min(6, digits)).replace("-", "\u2212");
+}
+
+export function measure(name, value) {
+  const kind = unit(name);
+  if (value === null || value === undefined) return "–";
+  if (kind === "%") return `${format(100 * value)}\u202f%`;
+  return kind ? `${format(value)} ${kind}` : format(value);
+}
+
+export function ticks(low, high, wanted = 5) {
+  const span = high - low || 1;
+  const rough = span / wanted;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((k) => k * power).find((k) => span / k <= wanted) ?? 10 * power;
+  const out = [];
+  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step) {
+    out.push(Math.abs(at) < step * 1e-9 ? 0 : at);
+  }
+  return out;
+}
+
+export function logTicks(low, high) {
+  const out = [];
+  for (let e = Math.ceil(Math.log10(low) - 1e-9); e <= Math.log10(high) + 1e-9; e += 1) out.push(10 ** e);
+  const every = Math.ceil(out.length / 6);
+  return out.filter((_, at) => at % every === 0);
+}
+
+export function extent(values) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const value of values) {
+    if (value === null || value === undefined || !Number.isFinite(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low > high ? [0, 1] : [low, high];
+}

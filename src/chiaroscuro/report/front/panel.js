@@ -1,0 +1,27 @@
+// A panel explains itself in one sentence, names its source, and says what to run when it is empty.
+
+import { copyable, el, unique } from "./dom.js";
+import { paperLink } from "./papers.js";
+
+export function panel(title, sentence, paper, ...body) {
+  const id = unique("panel");
+  const papers = (Array.isArray(paper) ? paper : [paper]).filter(Boolean);
+  const links = papers.map((key) => paperLink(key, el)).flatMap((link, at) => (at ? [", ", link] : [link]));
+  return el("section.panel", { "aria-labelledby": id },
+    el("h3", { id }, title),
+    el("p.explain", {}, sentence, links.length ? " (" : null, links, links.length ? ")" : null),
+    ...body);
+}
+
+export function empty(sentence, ...commands) {
+  return el("div.empty", {}, el("p", {}, sentence), commands.map(copyable));
+}
+
+export function section(id, title, ...body) {
+  return el("section.part", { id, "aria-labelledby": `${id}-title` },
+    el("h2", { id: `${id}-title` }, title), ...body);
+}
+
+export function columns(...body) {
+  return el("div.columns", {}, ...body);
+}

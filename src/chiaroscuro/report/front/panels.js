@@ -1,0 +1,196 @@
+// The panels below the map: training, geometry, graph, views, factors, labs, how it was made.
+
+import { copyable, el } from "./dom.js";
+import { array, spaceName } from "./data.js";
+import { bars, heat, lines, plane } from "./charts.js";
+import { format, measureName, unit } from "./numbers.js";
+import { category } from "./palette.js";
+import { columns, empty, panel, section } from "./panel.js";
+
+const HIDDEN = new Set(["step", "epoch", "mean_loss", "seconds", "images_per_second"]);
+
+export function trainingSection(run) {
+  if (!run.training) return null;
+  const holder = el("div");
+  const draw = () => {
+    const { steps, epochs } = run.training;
+    const found = [];
+    if (steps.loss?.length) {
+      found.push(panel("Loss", "The objective at each recorded step, in nats; a loss of log(candidates) means nothing was learnt.",
+        "oord2018cpc", lines([{ name: "loss", x: steps.step, y: steps.loss, colour: category(0) }],
+          { x: "step", y: "Loss, nats" }).node));
+    }
+    if (steps.lr?.length) {
+      found.push(panel("Learning rate", "What each step was multiplied by: warm-up, then the schedule.", null,
+        lines([{ name: "learning rate", x: steps.step, y: steps.lr, colour: category(2) }],
+          { x: "step", y: "Learning rate" }).node));
+    }
+    for (const name of Object.keys(epochs).filter((key) => !HIDDEN.has(key))) {
+      const share = unit(name) === "%" ? 100 : 1;
+      const y = epochs[name].map((v) => (v === null ? null : share * v));
+      const title = measureName(name);
+      found.push(panel(title[0].toUpperCase() + title.slice(1), "Measured on held-out data while training; it decides nothing.", null,
+        lines([{ name: title, x: epochs.epoch, y, colour: category(1) }],
+          { x: "epoch", y: unit(name) || "value" }, { marks: true }).node));
+    }
+    return found.length ? found : [empty("Nothing is recorded yet. Training writes here as it goes on.")];
+  };
+  holder.append(columns(...draw()));
+  const node = section("training", "Training", holder);
+  node.refresh = () => holder.replaceChildren(columns(...draw()));
+  return node;
+}
+
+export function geometrySection(run, followers) {
+  if (!run.samples) return null;
+  const spaces = Object.keys(run.spaces);
+  const spectra = (at) => spaces.map((space, k) => {
+    const s = run.frames[at][space].spectrum;
+    return { name: spaceName(space), x: s.map((_, i) => i + 1), y: s.map((v) => v / (s[0] || 1)), colour: category(k) };
+  });
+  const top = run.frames.length - 1;
+  const spectrum = lines(spectra(top), { x: "rank", y: "Singular value, share of the largest", title: "Spectrum" },
+    { log: { y: true }, range: { y: [1e-4, 1] } });
+  const hist = el("div");
+  const histograms = spaces.map((space) => {
+    const width = (at) => densities(run.frames[at][space].similarities);
+    const chart = lines(width(top), { x: "cosine", y: `Density, ${spaceName(space)}` },
+      { height: 190, range: { x: [-1, 1], y: [0, undefined] } });
+    hist.append(chart.node);
+    return (at) => chart.update(width(at));
+  });
+  const paths = spaces.filter((space) => run.frames[top][space].alignment !== null).map((space, k) => ({
+    name: spaceName(space), colour: category(k), at: run.epochs,
+    x: run.frames.map((frame) => frame[space].alignment), y: run.frames.map((frame) => frame[space].uniformity),
+  }));
+  const path = paths.length ? plane(paths, { x: "alignment: squared distance of views", y: "Uniformity, nats" }) : null;
+  followers.push((at, epoch) => {
+    if (!Number.isInteger(at)) return;
+    spectrum.update(spectra(at));
+    for (const update of histograms) update(at);
+    path?.cursor(run.epochs[at] ?? epoch);
+  });
+  const last = run.frames[top];
+  const ranks = spaces.map((space) => `${format(last[space].effective_rank)} of ${run.spaces[space].d} in ${space}`);
+  return section("geometry", "Geometry", columns(
+    panel("Spectrum", `Singular values of the embeddings: a steep fall means that few dimensions are used; effective rank ${ranks.join(", ")}.`,
+      ["jing2022directclr", "roy2007rank"], spectrum.node),
+    panel("Alignment and uniformity", "The path of training: to the left, views of a sample agree; downwards, samples spread over the sphere.",
+      "wang2020alignuniform",
+      path ? path.node : empty("Two views of each sample are needed (h1, h2, z1, z2). Training with snapshots leaves them:", "chiaro train PRESET --out RUN")),
+    panel("Similarities", "Cosines of positives, of negatives, and of false negatives (other samples of the same label, which the objective pushes apart).",
+      "cosentino2022", hist)));
+}
+
+function densities(found) {
+  const names = [["negatives", "negatives", 7], ["false_negatives", "false negatives", 1], ["positives", "positives", 2]];
+  return names.filter(([key]) => found[key]).map(([key, name, colour]) => {
+    const { density } = found[key];
+    const width = 2 / density.length;
+    return { name, x: density.map((_, at) => -1 + (at + 0.5) * width), y: density, colour: category(colour), area: true };
+  });
+}
+
+export function graphSection(run) {
+  if (!run.samples) return null;
+  const panels = Object.entries(run.spaces).flatMap(([space, own]) => {
+    const { graph } = own;
+    const values = graph.eigenvalues;
+    const gap = values.slice(1).reduce((best, v, at) => (v - values[at] > best[0] ? [v - values[at], at + 1] : best), [0, 1]);
+    const eigen = panel(`Graph of ${spaceName(space)}`,
+      `Eigenvalues of the Laplacian of the ${format(graph.n_edges)} edges between nearest neighbours; a gap after the k-th suggests k clusters, here ${gap[1]}.`,
+      "tan2024", lines([{ name: "eigenvalue", x: values.map((_, at) => at + 1), y: values, colour: category(4) }],
+        { x: "index", y: "Eigenvalue" }, { marks: true, range: { y: [0, undefined] } }).node);
+    if (!graph.table) return [eigen];
+    const rows = graph.table.map((_, at) => `cluster ${at + 1}`);
+    const totals = graph.table.map((line) => Math.max(1, line.reduce((a, b) => a + b, 0)));
+    const order = sorted(graph.table);
+    return [eigen, panel(`Clusters of ${spaceName(space)}`,
+      `Spectral clusters against labels the model never saw: purity ${format(100 * graph.purity)} %, normalised mutual information ${format(graph.nmi)}.`,
+      "tan2024", heat(order.map((r) => rows[r]), run.samples.labels.names, order.map((r) => graph.table[r]),
+        { corner: "samples", text: (v) => (v ? format(v) : "·"), share: (v, r) => v / totals[order[r]] }))];
+  });
+  return section("graph", "Similarity graph", columns(...panels));
+}
+
+function sorted(table) {
+  const main = table.map((line) => line.indexOf(Math.max(...line)));
+  return table.map((_, at) => at).sort((a, b) => main[a] - main[b]);
+}
+
+export function viewsSection(run) {
+  if (!run.samples) return null;
+  const found = run.sensitivity;
+  const names = run.samples.labels?.names ?? [];
+  const sensitive = found
+    ? Object.entries(found).map(([space, one]) => {
+      const items = [{ name: "all", value: one.all, text: format(one.all), colour: category(0) }];
+      (one.by_class ?? []).forEach((value, c) => value !== null
+        && items.push({ name: names[c] ?? String(c), value, text: format(value), colour: category(5) }));
+      return el("div", {}, el("h4", {}, spaceName(space)), bars(items.slice(0, 21), { most: 1.05 }));
+    })
+    : [empty("Two views of each sample are needed. Training with snapshots leaves them:", "chiaro train PRESET --out RUN")];
+  const factors = run.factors;
+  const table = factors
+    ? heat(factors.targets, factors.layers.map((name) => ({ h: "encoder h", z: "projector z" })[name] ?? name), factors.shares,
+      { corner: "R²", text: (v) => (v === null ? "–" : v <= 0.005 ? "0" : format(v, 2)) })
+    : empty("No labels or factors are in the embeddings, so nothing can be read out of the layers. Embed data that have them:",
+      "chiaro embed RUN --data digits --out FILE.npz");
+  return section("views", "Views and factors", columns(
+    panel("Sensitivity to augmentation", "How far two views of a sample are apart, as a share of how far different samples are: 0 is invariant, 1 no better than chance.",
+      "chen2020simclr", ...sensitive),
+    panel("Factors through the layers", "How much of each factor a linear map reads out of each layer (R² on held-out rows): what is kept, and what the projector throws away.",
+      "rusak2022", table)));
+}
+
+const VERDICTS = { holds: "✓ holds", fails: "✕ fails", erratum: "≠ erratum", inconclusive: "? inconclusive", not_run: "– not run" };
+
+export function labsSection(run) {
+  const intro = "A paper's prediction beside what was observed here, judged by a rule written before the run.";
+  if (!run.labs.length) {
+    return run.samples ? null : section("labs", "Labs", empty(`${intro} None is here:`, "chiaro reproduce --all --out RUN/labs"));
+  }
+  const panels = run.labs.map((lab) => {
+    const rows = (lab.claims ?? []).map((claim) => el("tr", {},
+      el("th", { scope: "row" }, String(claim.id ?? "")),
+      el("td", {}, String(claim.statement ?? "")),
+      el("td", {}, show(claim.paper)), el("td", {}, show(claim.ours)),
+      el("td", { class: `claim ${claim.verdict in VERDICTS ? claim.verdict : ""}` }, VERDICTS[claim.verdict] ?? String(claim.verdict))));
+    const head = ["claim", "statement", "predicted", "observed", "verdict"].map((name) => el("th", { scope: "col" }, name));
+    const picture = lab.figure ? el("img.figure", { src: lab.figure, alt: `Figure of ${lab.lab}: predicted against observed` }) : null;
+    return panel(`${lab.lab}`, `${intro} Scale ${lab.scale}.`, String(lab.paper ?? ""), picture,
+      el("div.scroll", { tabindex: "0", role: "region", "aria-label": `Claims of ${lab.lab}` },
+        el("table.plain.claims", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))));
+  });
+  return section("labs", "Labs", ...panels);
+}
+
+function show(value) {
+  if (typeof value === "number") return format(value);
+  if (value === null || value === undefined) return "–";
+  if (Array.isArray(value)) return value.slice(0, 8).map(show).join(", ") + (value.length > 8 ? ", …" : "");
+  if (typeof value === "object") return Object.entries(value).map(([k, v]) => `${k} ${show(v)}`).join("; ");
+  return String(value);
+}
+
+export function madeSection(run) {
+  const { made } = run;
+  if (!made) {
+    return section("made", "How it was made", empty("An embeddings file does not say how it was made. A run does:",
+      "chiaro train PRESET --out RUN", "chiaro report RUN --out page.html"));
+  }
+  const table = (found) => el("table.plain", {}, el("tbody", {}, Object.entries(found).map(([name, value]) =>
+    el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, String(value))))));
+  return section("made", "How it was made",
+    made.command ? copyable(made.command) : null,
+    columns(
+      panel("Settings", "Everything that was asked for, every default filled in.", null,
+        el("pre", { tabindex: "0" }, made.settings)),
+      panel("Environment", "Where it ran; neither user nor host is named.", null,
+        el("div.scroll", { tabindex: "0", role: "region", "aria-label": "Environment" }, table(made.environment)))),
+    run.notes.length ? el("ul.notes", {}, run.notes.map((note) => el("li", {}, note))) : null);
+}
+
+export function countOf(run) {
+  return run.samples ? array(Object.values(run.spaces)[0].norms).length : 0;
+}

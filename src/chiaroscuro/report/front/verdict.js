@@ -1,0 +1,81 @@
+// What is wrong and what to change; the numbers that say so.
+
+import { copyable, el } from "./dom.js";
+import { heat } from "./charts.js";
+import { format, measure, measureName } from "./numbers.js";
+import { paperLink } from "./papers.js";
+import { empty, panel, section } from "./panel.js";
+
+const SIGNS = { critical: "✕", warning: "!", note: "i" };
+
+function finding(one) {
+  const line = (name, text) => (text ? [el("dt", {}, name), el("dd", {}, text)] : []);
+  const sets = one.change.map((change) => `--set ${change}`);
+  return el("li.finding", { class: `finding ${one.severity}` },
+    el("div.mark", { "aria-hidden": "true" }, SIGNS[one.severity]),
+    el("div", {},
+      el("h4", {}, one.name.replaceAll("_", " "), el("span.severity", {}, one.severity)),
+      el("dl", {}, line("evidence", one.evidence), line("cause", one.cause),
+        sets.length ? [el("dt", {}, "change"), el("dd", {}, sets.map(copyable))] : [],
+        line("expect", one.expect),
+        one.paper ? [el("dt", {}, "paper"), el("dd", {}, paperLink(one.paper, el))] : [])));
+}
+
+// Numbers of the last epoch, beside those of the first.
+function headline(run) {
+  const last = run.frames?.at(-1);
+  const first = run.frames?.length > 1 ? run.frames[0] : null;
+  const cards = [];
+  const space = last && (last.h ? "h" : "z");
+  const add = (name, value, before, note) => {
+    if (value === null || value === undefined) return;
+    const was = before === null || before === undefined ? null : `${measure(name, before)} before training`;
+    cards.push(el("div.number", {}, el("span.what", {}, measureName(name)), el("span.big", {}, measure(name, value)),
+      el("span.was", {}, note ?? was ?? "")));
+  };
+  const found = run.evaluation?.results;
+  if (found?.encoder?.knn_20 !== undefined) {
+    add("knn_20", found.encoder.knn_20, null,
+      `raw input ${measure("knn_20", found.input?.knn_20)}, untrained ${measure("knn_20", found.untrained?.knn_20)}`);
+  }
+  if (last) {
+    add("knn_accuracy", last[space].knn_accuracy, first?.[space].knn_accuracy);
+    const d = run.spaces[space].d;
+    add("effective_rank", last[space].effective_rank, null, `of ${d} in ${space}`
+      + (last.z && space === "h" ? `; ${format(last.z.effective_rank)} of ${run.spaces.z.d} in z` : ""));
+    const seen = last.z ? "z" : "h";
+    add("alignment", last[seen].alignment, first?.[seen].alignment);
+    add("uniformity", last[seen].uniformity, first?.[seen].uniformity);
+  }
+  return cards.length ? el("div.numbers", {}, cards) : null;
+}
+
+function accuracies(run) {
+  const results = run.evaluation?.results;
+  if (!results) return null;
+  const subjects = Object.keys(results);
+  const names = [...new Set(subjects.flatMap((name) => Object.keys(results[name])))];
+  const cells = subjects.map((name) => names.map((key) => results[name][key] ?? null));
+  return panel("Accuracy beside two controls",
+    "Held-out accuracy of neighbours and linear probes on raw input, the untrained network and the trained one.",
+    "chen2020simclr",
+    heat(subjects, names.map(measureName), cells, { corner: "features", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
+}
+
+export function verdictSection(run) {
+  const { diagnosis } = run;
+  const where = run.training ? "RUN" : (run.source ?? "FILE.npz");
+  const body = diagnosis
+    ? [el("p.verdict", {}, diagnosis.verdict),
+      diagnosis.findings.length ? el("ol.findings", {}, diagnosis.findings.map(finding)) : null]
+    : [empty("Nobody has diagnosed this yet. The diagnosis names what is wrong and which setting to change:",
+      `chiaro diagnose ${where}`)];
+  const measures = Object.entries(diagnosis?.measures ?? {});
+  const all = measures.length
+    ? el("details", {}, el("summary", {}, `All ${measures.length} measures`),
+      el("div.scroll", { tabindex: "0", role: "region", "aria-label": "All measures" },
+        el("table.plain", {}, el("tbody", {}, measures.map(([name, value]) =>
+          el("tr", {}, el("th", { scope: "row" }, measureName(name)), el("td", {}, measure(name, value))))))))
+    : null;
+  return section("verdict", "Verdict", headline(run), ...body, all, accuracies(run));
+}

@@ -1,0 +1,240 @@
+"""The samples of a page: which are shown, where they stand at each epoch, and what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.report import numbers
+from chiaroscuro.report.axes import (
+    Graph,
+    aligned,
+    foreign_map,
+    nearest,
+    principal_axes,
+    similarity_graph,
+    unit_rows,
+)
+from chiaroscuro.report.packing import blob, coordinates, sheets, stratified
+from chiaroscuro.report.reading import Frame, Subject
+
+__all__ = ["POINTS", "Shown", "shown"]
+
+POINTS = 10_000
+"""Samples on a page, unless told; more are sampled, stratified by label."""
+
+N_LISTED = 8  # neighbours listed of a sample
+N_JUDGED = 20  # neighbours that vote in an accuracy
+CANDIDATES = 20_000  # neighbours are looked for among at most so many
+MOST_EDGES = 12_000
+MOST_CLUSTERS = 40
+TEXT = 280  # characters of a text
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """The rows that are shown, at the last epoch and at those before it.
+
+    Args:
+        embeddings: the rows at the last epoch.
+        frames: epoch and vectors by name, in order; the last is the state shown first.
+        total: how many rows there were.
+        sentence: how they were chosen.
+    """
+
+    embeddings: Embeddings
+    frames: tuple[tuple[int, Mapping[str, np.ndarray]], ...]
+    total: int
+    sentence: str
+
+    @property
+    def spaces(self) -> list[str]:
+        """`h` and `z`, as far as they are here."""
+        vectors = self.frames[-1][1]
+        return [name for name in ("h", "z") if name in vectors]
+
+    def units(self, space: str) -> list[np.ndarray]:
+        """Unit rows of a space at every epoch."""
+        return [unit_rows(vectors[space]) for _, vectors in self.frames]
+
+
+def shown(subject: Subject, most: int = POINTS) -> Shown | None:
+    """The rows to show of a subject; None if it has no vectors.
+
+    Args:
+        subject: as it was read.
+        most: rows at most.
+    """
+    whole = subject.embeddings
+    if whole is None or not (vectors := _vectors(whole)):
+        return None
+    total, bad = whole.n, _not_finite(vectors)
+    good = np.flatnonzero(~bad)
+    if len(good) < 3:
+        return None
+    labels = None if whole.labels is None else whole.labels[good]
+    rows = good[stratified(len(good), most, labels)]
+    taken = whole.take(rows)
+    frames = tuple(_frames(subject.frames, taken)) or ((0, _vectors(taken)),)
+    return Shown(taken, frames, total, _sentence(total, len(rows), int(bad.sum()), labels))
+
+
+def _vectors(embeddings: Embeddings) -> dict[str, np.ndarray]:
+    """The vectors by space; of two views without a plain one, the first view stands for it."""
+    names = ("h", "z", "h1", "h2", "z1", "z2")
+    found = {name: array for name in names if (array := getattr(embeddings, name)) is not None}
+    for space in ("h", "z"):
+        if space not in found and f"{space}1" in found:
+            found[space] = found[f"{space}1"]
+    return found
+
+
+def _not_finite(vectors: Mapping[str, np.ndarray]) -> np.ndarray:
+    n = len(next(iter(vectors.values())))
+    bad = np.zeros(n, dtype=bool)
+    for array in vectors.values():
+        bad |= ~np.isfinite(array).all(axis=1)
+    return bad
+
+
+def _frames(
+    frames: Sequence[Frame], taken: Embeddings
+) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    wanted = None if taken.ids is None else taken.ids.tolist()
+    for frame in frames:
+        found = Embeddings.load(frame.path)
+        if wanted is None or found.ids is None:
+            continue
+        where = {one: at for at, one in enumerate(found.ids.tolist())}
+        if all(one in where for one in wanted):
+            yield frame.epoch, _vectors(found.take(np.array([where[one] for one in wanted])))
+
+
+def _sentence(total: int, kept: int, bad: int, labels: np.ndarray | None) -> str:
+    how = "" if labels is None else ", stratified by label"
+    sampled = f"{kept:,} of {total:,} samples are shown, evenly spaced{how}"
+    sentence = sampled if kept < total - bad else f"All {kept:,} samples are shown"
+    left = f"; {bad:,} with NaN or infinity are left out" if bad else ""
+    return f"{sentence}{left}."
+
+
+# ---- what the page gets ----
+
+
+def described(rows: Shown) -> dict[str, Any]:
+    """What is known of every sample: ids, labels, factors, texts, thumbnails, neighbours."""
+    e = rows.embeddings
+    n = e.n
+    ids = range(n) if e.ids is None else e.ids.tolist()
+    found: dict[str, Any] = {"n": n, "ids": [str(one) for one in ids]}
+    if e.labels is not None:
+        found["labels"] = _labels(e.labels, e.class_names)
+    if e.coarse_labels is not None:
+        found["coarse"] = _labels(e.coarse_labels, None)
+    if e.split is not None:
+        found["split"] = blob(e.split.astype(np.uint8))
+    if e.factors is not None:
+        names = e.factor_names if e.factor_names is not None else range(e.factors.shape[1])
+        columns = zip(names, e.factors.T, strict=True)
+        found["factors"] = {str(name): blob(col.astype(np.float32)) for name, col in columns}
+    if e.texts is not None:
+        found["texts"] = [text[:TEXT] + "…" * (len(text) > TEXT) for text in e.texts.tolist()]
+    if e.thumbnails is not None:
+        found["sheets"] = sheets(np.asarray(e.thumbnails))
+    return found
+
+
+def _labels(labels: np.ndarray, names: np.ndarray | None) -> dict[str, Any]:
+    """Codes from 1 in the order of the classes; 0 is unlabelled."""
+    n_classes = int(labels.max(initial=-1)) + 1 if names is None else len(names)
+    called = [str(c) for c in range(n_classes)] if names is None else [str(x) for x in names]
+    kind = np.uint16 if n_classes < 65535 else np.uint32
+    return {"codes": blob((labels + 1).astype(kind)), "names": called}
+
+
+def spaces(rows: Shown, maps: Sequence[str] = ()) -> dict[str, Any]:
+    """Of each space its maps, neighbours, norms, hubs, graph and clusters."""
+    return {name: _space(rows, name, maps) for name in rows.spaces}
+
+
+def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
+    units, last = rows.units(space), rows.frames[-1][1]
+    u, n = units[-1], len(units[-1])
+    n_classes = _n_classes(rows)
+    graphs = [similarity_graph(one, min(n_classes, n - 2) if one is u else 2) for one in units]
+    flat = [principal_axes(one) for one in units]
+    found: dict[str, Any] = {
+        "d": int(last[space].shape[1]),
+        "maps": {
+            "PCA": coordinates(aligned(flat)),
+            "spectral": coordinates(aligned([_two(graph.vectors) for graph in graphs])),
+        },
+    }
+    for name, layer in rows.embeddings.layers.items():
+        if name in maps or (name in ("tsne", "umap") and layer.ndim == 2 and layer.shape[1] == 2):
+            found["maps"][name] = coordinates([layer] * len(units))
+    for name in maps:
+        found["maps"][name] = coordinates([foreign_map(u, name)] * len(units))
+    among = None if n <= CANDIDATES else stratified(n, CANDIDATES, rows.embeddings.labels)
+    near, cosines = nearest(u, N_JUDGED, among)
+    counts, skewness = numbers.hubness(near, n)
+    index = np.uint16 if n < 65536 else np.uint32
+    found |= {
+        "near": blob(near[:, :N_LISTED].astype(index)),
+        "cosines": blob(cosines[:, :N_LISTED].astype(np.float32)),
+        "norms": blob(np.linalg.norm(last[space], axis=1).astype(np.float32)),
+        "hubs": blob(np.minimum(counts, 65535).astype(np.uint16)),
+        "hub_skewness": skewness,
+        "graph": _graph(graphs[-1], n_classes, rows.embeddings, index),
+    }
+    if f"{space}1" in last and f"{space}2" in last:
+        found["pairs"] = _pairs(rows, space, found["maps"]["PCA"], flat[-1])
+    return found
+
+
+def _two(vectors: np.ndarray) -> np.ndarray:
+    return np.pad(vectors, ((0, 0), (0, max(0, 2 - vectors.shape[1]))))[:, :2]
+
+
+def _n_classes(rows: Shown) -> int:
+    labels = rows.embeddings.labels
+    known = 0 if labels is None else len(np.unique(labels[labels >= 0]))
+    return min(MOST_CLUSTERS, known) if known > 1 else 10
+
+
+def _graph(graph: Graph, n_clusters: int, e: Embeddings, index: type) -> dict[str, Any]:
+    own = numbers.clusters(graph.vectors, n_clusters)
+    kept = graph.edges[stratified(len(graph.edges), MOST_EDGES, None)]
+    found: dict[str, Any] = {
+        "clusters": blob(own.astype(np.uint8)),
+        "n_clusters": int(own.max()) + 1,
+        "edges": blob(kept.astype(index)),
+        "n_edges": len(graph.edges),
+        "n_landmarks": len(graph.rows),
+        "eigenvalues": graph.eigenvalues,
+    }
+    if e.labels is not None and (known := e.labels >= 0).any():
+        table = np.zeros((int(own.max()) + 1, int(e.labels.max()) + 1), dtype=int)
+        np.add.at(table, (own[known], e.labels[known]), 1)
+        found["table"] = table
+        found["purity"] = float(table.max(axis=1).sum() / table.sum())
+        found["nmi"] = numbers.mutual_information(own[known], e.labels[known])
+    return found
+
+
+def _pairs(rows: Shown, space: str, plan: Mapping[str, Any], flat: np.ndarray) -> dict[str, Any]:
+    """Both views of every sample, on the principal axes of the last epoch."""
+    _, last = rows.frames[-1]
+    u = unit_rows(last[space]).astype(np.float64)
+    # the axes themselves: least squares of the coordinates on the centred rows
+    axes = np.linalg.lstsq(u - u.mean(axis=0), flat, rcond=None)[0]
+    out = {}
+    for view in ("1", "2"):
+        points = (unit_rows(last[space + view]) - u.mean(axis=0)) @ axes
+        q = np.rint((points - np.array(plan["low"])) / plan["side"] * 65535)
+        out[view] = blob(np.clip(q, 0, 65535).astype(np.uint16))
+    return out

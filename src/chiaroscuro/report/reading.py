@@ -1,0 +1,300 @@
+"""What a page is about: a run, a folder of runs or labs, or an embeddings file, read from disk."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from chiaroscuro.artifacts import Embeddings, Run
+from chiaroscuro.artifacts.files import read_json
+from chiaroscuro.errors import ChiaroError, need
+
+__all__ = ["Frame", "Lab", "Subject", "diagnosis_of", "find_runs", "subjects"]
+
+_FRAME = re.compile(r"epoch-(\d{4,})\.npz")
+_PREFERRED = ("all", "test", "train")
+_DEPTH = 4  # folders below the given one that are looked into
+_SEVERITIES = ("critical", "warning", "note")
+_FIGURES = (".svg", ".png", ".gif")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The embeddings of one epoch: 0 is before the first step."""
+
+    epoch: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What `chiaro reproduce --out DIR` left of one lab: its JSON, and its figure if drawn."""
+
+    record: Mapping[str, Any]
+    figure: Path | None
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """One column of the page. Everything but the name may be missing, and the page says so.
+
+    Args:
+        name: to show.
+        run: the folder of a training.
+        embeddings: what its model made of samples.
+        source: the file that they are from.
+        frames: the same samples at earlier epochs.
+        diagnosis: as `diagnosis_of` gives it.
+        evaluation: accuracy beside two controls, as `chiaro evaluate --json` prints it.
+        labs: papers' experiments.
+        notes: sentences about what was left out.
+    """
+
+    name: str
+    run: Run | None = None
+    embeddings: Embeddings | None = None
+    source: Path | None = None
+    frames: tuple[Frame, ...] = ()
+    diagnosis: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = None
+    labs: tuple[Lab, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def subjects(what: Any, diagnosis: Mapping[str, Any] | None = None) -> list[Subject]:
+    """What to show of runs, folders, embeddings files, `Run`s and `Embeddings`.
+
+    Args:
+        what: one of them, or a list.
+        diagnosis: of the first, if it is not in its folder.
+    """
+    several = isinstance(what, Sequence) and not isinstance(what, str | bytes)
+    found = [one for each in (what if several else [what]) for one in _subjects(each)]
+    need(bool(found), lambda: f"A report needs at least 1 run or file; received {what!r}.")
+    if diagnosis is not None:
+        found[0] = _with(found[0], diagnosis=diagnosis_of(diagnosis))
+    return _distinct(found)
+
+
+def _subjects(what: Any) -> Iterator[Subject]:
+    if isinstance(what, Embeddings):
+        yield Subject("embeddings", embeddings=what)
+        return
+    if isinstance(what, Run):
+        yield _of_run(what)
+        return
+    need(
+        isinstance(what, str | os.PathLike),
+        lambda: f"A report needs a run, a folder or a file; received `{type(what).__name__}`.",
+    )
+    path = Path(what)
+    need(path.exists(), lambda: f"`{path}` does not exist.")
+    if path.is_file():
+        yield Subject(path.stem, embeddings=Embeddings.load(path), source=path)
+        return
+    runs = find_runs(path)
+    for folder in runs:
+        yield _of_run(Run.open(folder))
+    labs = () if runs else find_labs(path)
+    if labs:
+        yield Subject(path.name or "labs", labs=labs)
+    elif not runs:
+        files = sorted(path.glob("*.npz"))
+        need(
+            bool(files),
+            lambda: f"`{path}` holds no run (`settings.toml`), no `.npz` and no lab's JSON.",
+        )
+        for file in files:
+            yield Subject(file.stem, embeddings=Embeddings.load(file), source=file)
+
+
+def _with(subject: Subject, **changes: Any) -> Subject:
+    return Subject(**{**subject.__dict__, **changes})
+
+
+def _distinct(found: list[Subject]) -> list[Subject]:
+    """The same name twice gets a number."""
+    seen: dict[str, int] = {}
+    out = []
+    for subject in found:
+        seen[subject.name] = seen.get(subject.name, 0) + 1
+        more = f" ({seen[subject.name]})" if seen[subject.name] > 1 else ""
+        out.append(_with(subject, name=subject.name + more))
+    return out
+
+
+# ---- runs ----
+
+
+def find_runs(folder: Path, depth: int = _DEPTH) -> list[Path]:
+    """The run folders in a folder, itself included; links are not followed.
+
+    Args:
+        folder: where to look.
+        depth: how many folders deep.
+    """
+    if (folder / "settings.toml").is_file():
+        return [folder]
+    if depth == 0:
+        return []
+    below = sorted(p for p in folder.iterdir() if p.is_dir() and not p.is_symlink())
+    return [run for p in below if p.name[0] != "." for run in find_runs(p, depth - 1)]
+
+
+def _of_run(run: Run) -> Subject:
+    notes: list[str] = []
+    folder = run.folder / "embeddings"
+    files = {p.stem: p for p in sorted(folder.glob("*.npz"))} if folder.is_dir() else {}
+    frames = sorted(
+        (Frame(int(match[1]), path) for path in files.values() if (match := _frame(path))),
+        key=lambda frame: frame.epoch,
+    )
+    others = [name for name in files if not _frame(files[name]) and name != "rows"]
+    source = next((files[name] for name in (*_PREFERRED, *others) if name in files), None)
+    whole = Embeddings.load(source) if source else None
+    if frames:
+        source = source or frames[-1].path
+        whole = _joined(Embeddings.load(frames[-1].path), files.get("rows"), whole, notes)
+    evaluation = run.folder / "evaluation.json"
+    found = run.diagnosis()
+    return Subject(
+        name=run.folder.resolve().name,
+        run=run,
+        embeddings=whole,
+        source=source,
+        frames=tuple(frames),
+        diagnosis=None if found is None else diagnosis_of(found),
+        evaluation=_object(evaluation) if evaluation.is_file() else None,
+        labs=find_labs(run.folder / "labs") if (run.folder / "labs").is_dir() else (),
+        notes=tuple(notes),
+    )
+
+
+def _frame(path: Path) -> re.Match[str] | None:
+    return _FRAME.fullmatch(path.name)
+
+
+def _joined(
+    last: Embeddings, rows: Path | None, whole: Embeddings | None, notes: list[str]
+) -> Embeddings:
+    """The last snapshot with what other files know of its rows: found by their ids."""
+    arrays = dict(last.arrays())
+    for other in (Embeddings.load(rows) if rows else None, whole):
+        if other is None or other.ids is None or last.ids is None:
+            continue
+        where = {one: at for at, one in enumerate(other.ids.tolist())}
+        places = [where.get(one, -1) for one in last.ids.tolist()]
+        if min(places) < 0:
+            missing = sum(place < 0 for place in places)
+            notes.append(
+                f"{missing} of the {last.n} rows of the snapshots are not in the other embeddings, "
+                "which were left aside."
+            )
+            continue
+        taken = other.take(np.array(places)).arrays()
+        arrays = {**{k: v for k, v in taken.items() if k not in _OF_A_MODEL}, **arrays}
+    layers = {k.removeprefix("layer_"): v for k, v in arrays.items() if k.startswith("layer_")}
+    return Embeddings(
+        layers=layers, **{k: v for k, v in arrays.items() if not k.startswith("layer_")}
+    )
+
+
+_OF_A_MODEL = ("h", "z", "h1", "h2", "z1", "z2", "prompts", "prompt_z", "untrained_prompt_z")
+
+
+def _object(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    need(isinstance(found, dict), lambda: f"`{path}` needs an object; it holds another value.")
+    return found
+
+
+# ---- labs ----
+
+
+def find_labs(folder: Path) -> tuple[Lab, ...]:
+    """The labs' JSON files in a folder, with their figures.
+
+    Args:
+        folder: the `--out` of `chiaro reproduce`.
+    """
+    found = []
+    for path in sorted(folder.rglob("*.json")):
+        if path.name.endswith(".data.json") or path.is_symlink():
+            continue
+        try:
+            record = read_json(path)
+        except ChiaroError:
+            continue  # another program's file
+        if isinstance(record, dict) and {"lab", "claims"} <= set(record):
+            near = (path.with_suffix(ending) for ending in _FIGURES)
+            figure = next((one for one in near if one.is_file() and not one.is_symlink()), None)
+            found.append(Lab(record, figure))
+    return tuple(found)
+
+
+# ---- diagnosis ----
+
+
+def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A `diagnosis.json`, as the page shows it: `verdict`, `measures` and `findings`.
+
+    A finding has `name`, `severity`, `evidence`, `cause`, `change` (a list of `key=value` for
+    `--set`), `expect` and `paper`; what is missing is empty. What is not understood is left out of
+    the page, never of the verdict.
+
+    Example:
+        >>> diagnosis_of({"findings": [{"name": "collapse", "settings": {"objective.tau": 0.2}}]})
+        {'verdict': '1 note: collapse.', 'measures': {}, 'findings': [{'name': 'collapse',
+        'severity': 'note', 'evidence': '', 'cause': '', 'change': ['objective.tau=0.2'],
+        'expect': '', 'paper': ''}]}
+    """
+    listed = found.get("findings") or []
+    need(
+        isinstance(listed, Sequence) and all(isinstance(one, Mapping) for one in listed),
+        lambda: f"A diagnosis needs a list of findings; received {type(listed).__name__}.",
+    )
+    findings = [_finding(one) for one in listed]
+    findings.sort(key=lambda one: _SEVERITIES.index(one["severity"]))
+    measures = found.get("measures") or {}
+    return {
+        "verdict": str(found.get("verdict") or _verdict(findings)),
+        "measures": {k: v for k, v in measures.items() if isinstance(v, int | float)},
+        "findings": findings,
+    }
+
+
+def _finding(one: Mapping[str, Any]) -> dict[str, Any]:
+    severity = str(one.get("severity", "note"))
+    settings = one.get("settings") or {}
+    change = [f"{key}={_value(value)}" for key, value in settings.items()]
+    if not change and one.get("change"):
+        given = one["change"]
+        lines = given if isinstance(given, list) else [given]
+        change = [str(line).strip().removeprefix("--set ").strip() for line in lines]
+    return {
+        "name": str(one.get("name", "finding")),
+        "severity": severity if severity in _SEVERITIES else "note",
+        "evidence": str(one.get("evidence") or ""),
+        "cause": str(one.get("cause") or one.get("advice") or ""),
+        "change": change,
+        "expect": str(one.get("expect") or ""),
+        "paper": str(one.get("paper") or ""),
+    }
+
+
+def _value(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _verdict(findings: list[dict[str, Any]]) -> str:
+    if not findings:
+        return "Nothing is wrong that we look for."
+    worst = findings[0]["severity"]
+    names = [one["name"] for one in findings if one["severity"] == worst]
+    return f"{len(names)} {worst}{'s' * (len(names) > 1)}: {', '.join(names)}."
