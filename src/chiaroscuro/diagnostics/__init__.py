@@ -1,8 +1,11 @@
 """Diagnostics: functions of embeddings. Spectrum, sphere, neighbours, probes; evaluation."""
 
+from chiaroscuro.diagnostics.anatomy import Anatomy, Contrast, anatomy
+from chiaroscuro.diagnostics.controls import Control, Interval, interval, shuffled
 from chiaroscuro.diagnostics.dimensions import Dimensions, dimensions
 from chiaroscuro.diagnostics.duplicates import Duplicates, near_duplicates
 from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance
+from chiaroscuro.diagnostics.factors import KINDS, Readout, Survival, readout, survival
 from chiaroscuro.diagnostics.hubness import Closest, Hubness, closest, hubness
 from chiaroscuro.diagnostics.neighbours import knn_accuracy, knn_leave_one_out
 from chiaroscuro.diagnostics.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
@@ -31,19 +34,27 @@ from chiaroscuro.diagnostics.sphere import (
 from chiaroscuro.diagnostics.tables import table
 
 __all__ = [
+    "KINDS",
     "PROBES",
     "SUBJECTS",
+    "Anatomy",
     "Closest",
+    "Contrast",
+    "Control",
     "Decay",
     "Dimensions",
     "Duplicates",
     "Hubness",
+    "Interval",
     "Labelled",
     "Norms",
+    "Readout",
     "Record",
     "Spectrum",
+    "Survival",
     "absolute_rank",
     "alignment",
+    "anatomy",
     "closest",
     "decay",
     "dimensions",
@@ -51,6 +62,7 @@ __all__ = [
     "evaluate",
     "glance",
     "hubness",
+    "interval",
     "knn_accuracy",
     "knn_leave_one_out",
     "logistic_probe",
@@ -59,11 +71,14 @@ __all__ = [
     "norms",
     "numerical_rank",
     "participation_ratio",
+    "readout",
     "retrieval",
     "ridge_probe",
     "sgd_probe",
+    "shuffled",
     "singular_values",
     "spectrum",
+    "survival",
     "table",
     "uniform_law",
     "uniformity",

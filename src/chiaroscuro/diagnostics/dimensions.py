@@ -19,7 +19,8 @@ __all__ = ["Dimensions", "dimensions"]
 class Dimensions(Record):
     """`spread` (d,) standard deviations; `dead` dimensions; `duplicates` (m, 2) pairs.
 
-    `unevenness` is the variation of spread; `duplicate` lists the second of each pair once: what could be left out.
+    `unevenness` is the variation of spread; `duplicate` lists the second of each pair once, which
+    could be left out.
     """
 
     spread: np.ndarray
