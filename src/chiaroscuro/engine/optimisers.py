@@ -29,9 +29,9 @@ class LARS(torch.optim.Optimizer):
 
     Args:
         params: tensors or groups; a group with `exclude=True` has trust 1 and no decay.
-        lr: 0.3 batch / 256 [chen2020simclr, Sec. 2.1].
+        lr: 0.3 batch / 256 [chen2020simclr, Sec. 2.3].
         momentum: 0.9 [you2017lars, Sec. 5].
-        weight_decay: 1e-6 [chen2020simclr, Sec. 2.1].
+        weight_decay: 1e-6 [chen2020simclr, Sec. 2.3].
         eta: 0.001 [you2017lars, Sec. 5].
 
     References:

@@ -16,7 +16,7 @@ Schedule = Callable[[int, int, int], float]
 
 
 def cosine(step: int, steps: int, warmup: int = 0) -> float:
-    """Linear warm-up, then half a cosine down to 0 [chen2020simclr, B.6].
+    """Linear warm-up, then half a cosine down to 0 [chen2020simclr, Sec. 2.3].
 
         factor = (step + 1) / warmup                                      step < warmup
         factor = (1 + cos(pi (step - warmup) / (steps - warmup))) / 2     after it

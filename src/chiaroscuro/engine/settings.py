@@ -130,10 +130,10 @@ class OptimiserSettings:
 
     Args:
         name: "lars", "sgd" or "adamw".
-        lr: 0.3, SimCLR's at batch 256 with LARS [chen2020simclr, Sec. 2.1].
+        lr: 0.3, SimCLR's at batch 256 with LARS [chen2020simclr, Sec. 2.3].
         momentum: 0.9 [you2017lars]; the first beta of AdamW.
         second_momentum: the second beta of AdamW, 0.999 [loshchilov2019adamw].
-        weight_decay: 1e-6 [chen2020simclr, Sec. 2.1].
+        weight_decay: 1e-6 [chen2020simclr, Sec. 2.3].
         trust: LARS's eta, 0.001 [you2017lars].
         clip: largest norm of the whole gradient; 0 does not clip.
     """
@@ -165,9 +165,9 @@ class ScheduleSettings:
     """How the learning rate goes.
 
     Args:
-        name: "cosine" [chen2020simclr, B.6], "linear", "constant", or "lambda": a formula, as
+        name: "cosine" [chen2020simclr, Sec. 2.3], "linear", "constant", or "lambda": a formula, as
             torch's LambdaLR takes one [tan2024, App. B].
-        warmup: epochs of linear warm-up; 10 [chen2020simclr, B.6].
+        warmup: epochs of linear warm-up; 10 [chen2020simclr, Sec. 2.3].
         formula: of "lambda", see `Formula`; the whole factor, warm-up included.
     """
 
