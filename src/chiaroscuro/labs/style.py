@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "GREY", "available", "canvas", "drawn", "label", "save"]
+__all__ = ["COLOURS", "GREY", "animate", "available", "canvas", "drawn", "label", "save"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, in the order we use it."""
@@ -100,3 +100,23 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         figure.savefig(paths[0], metadata={"Software": None})
         figure.savefig(paths[1], metadata={"Date": None, "Creator": None})
     return paths
+
+
+def animate(frames: Iterable[Figure], path: Path, milliseconds: int = 120) -> None:
+    """Figures of one size as an animated GIF that starts again, with a pause at the end."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    pictures = []
+    with matplotlib.rc_context(_HOUSE):
+        for frame in frames:
+            canvas = FigureCanvasAgg(frame)
+            canvas.draw()
+            size, pixels = canvas.get_width_height(), bytes(canvas.buffer_rgba())
+            picture = Image.frombytes("RGBA", size, pixels).convert("RGB")
+            pictures.append(picture.quantize(24, dither=Image.Dither.NONE))
+    pauses = [milliseconds] * (len(pictures) - 1) + [20 * milliseconds]
+    pictures[0].save(
+        path, save_all=True, append_images=pictures[1:], duration=pauses, loop=0, optimize=True
+    )

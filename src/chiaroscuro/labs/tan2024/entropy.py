@@ -1,16 +1,16 @@
 """Thm 5.1: exponential kernels from maximum entropy, problems (P1) and (P2).
 
 Paper: tan2024, Sec. 5.1. (P1): the largest entropy of weights alpha whose mean similarity reaches
-that of the positive, psi_1. (P2): its relaxation with the multiplier tau, whose value at the optimum
-is tau times InfoNCE.
+that of the positive, psi_1. (P2): its relaxation with the multiplier tau, whose value at the
+optimum is tau times InfoNCE.
 
 Judged: Thm 5.1's closed form against a convex solver and by its optimality conditions; tau (P1) <=
 (P2) for every tau, with equality at the dual optimum; (P2)/tau against the objective.
 
-Letters: the paper's psi_i are similarities q . p_i, of which psi_1 is the positive's (psi is an outer
-function elsewhere). Deviations: similarities are random; the dual optimum lies inside only if psi_1 is
-between the mean and the largest, so three places of psi_1 are drawn: below the mean ((P1) = log m),
-between, and at the top ((P1) = 0, reached as tau -> 0).
+Letters: the paper's psi_i are similarities q . p_i, of which psi_1 is the positive's (psi is an
+outer function elsewhere). Deviations: similarities are random; the dual optimum lies inside only
+if psi_1 is between the mean and the largest, so three places of psi_1 are drawn: below the mean
+((P1) = log m), between, and at the top ((P1) = 0, reached as tau -> 0).
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Sec. 5.2, Table 2: Kernel-InfoNCE, its kernels and their two kinds of sums.
 
-Paper: tan2024, eqs. (7), (8), Sec. 5.2 (sums of kernels), Algorithm 2 and Table 2 (sums of losses).
+Paper: tan2024, eqs. (7), (8), Sec. 5.2 (sums of kernels), Algorithm 2 and Table 2 (sums of
+losses).
 
 Errata. Algorithm 2 takes the softmax of +|z_i - z_j|^gamma: without the minus sign its loss falls
-too, and positives end at antipodes. tau of gamma = 2 is twice SimCLR's tau. Sums of kernels (Sec. 5.2)
-and sums of losses (Table 2) are different objectives, and between the two the halves of the
-concatenation are exchanged. The concatenation kernel is positive definite but not strictly: the four
-corners of a rectangle have a singular Gram matrix. exp(-r^gamma) is positive definite for gamma <= 2
-only, eq. (7) allows every gamma > 0. The gradient of |z|^gamma on the diagonal is NaN for gamma < 2 if
-the diagonal is masked after the power.
+too, and positives end at antipodes. tau of gamma = 2 is twice SimCLR's tau. Sums of kernels (Sec.
+5.2) and sums of losses (Table 2) are different objectives, and between the two the halves of the
+concatenation are exchanged. The concatenation kernel is positive definite but not strictly: the
+four corners of a rectangle have a singular Gram matrix. exp(-r^gamma) is positive definite for
+gamma <= 2 only, eq. (7) allows every gamma > 0. The gradient of |z|^gamma on the diagonal is NaN
+for gamma < 2 if the diagonal is masked after the power.
 
 Deviations: none in the losses; the training that shows the sign is on free points of the sphere.
 """
@@ -226,7 +227,7 @@ def compared(settings: Settings, seed: int) -> dict[str, Any]:
         a, b = stretch * z1, stretch * z2
         z = torch.cat([a, b])
         gaps.append(float(kernel_sum(a, b) - loss_sum(a, b)))
-        parts = [transcribed(torch.exp(-torch.cdist(z, z) ** g / tau)) for g in (1, 2)]
+        parts = [transcribed(torch.exp(-(torch.cdist(z, z) ** g) / tau)) for g in (1, 2)]
         one = abs(float(loss_sum(a, b)) - float(sum(parts)) / 2)
         two = abs(float(kernel_sum(a, b)) - float(transcribed(gram(z, "simple sum", tau))))
         sum_errors = [max(sum_errors[0], one), max(sum_errors[1], two)]
@@ -298,7 +299,8 @@ def near(seed: int) -> tuple[float, float]:
     ours = cs.Laplace(tau=1.0).log_paired(z, w).double()
     squares = z.square().sum(dim=1) + w.square().sum(dim=1) - 2 * (z * w).sum(dim=1)
     expanded = -squares.clamp(min=0).sqrt().double()
-    return tuple(float(((x - exact) / exact).abs().mean()) for x in (ours, expanded))  # type: ignore[return-value]
+    off, away = (float(((x - exact) / exact).abs().mean()) for x in (ours, expanded))
+    return off, away
 
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
@@ -316,7 +318,8 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         "declared": [int(kernel.positive_definite) for kernel in named(tau).values()],
         "eigenvalues": eigenvalues,
         "corners": {
-            name: smallest(kernel.log(corners, corners).exp()) for name, kernel in named(tau).items()
+            name: smallest(kernel.log(corners, corners).exp())
+            for name, kernel in named(tau).items()
         },
         "gammas": list(settings.gammas),
         "by_gamma": [
@@ -324,10 +327,12 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
             for g in settings.gammas
         ],
         "trained": {
-            form: [keep(f"{form} {seed}", lambda s=seed, x=sign: trained(settings, s, x))
-                   for seed in settings.seeds]
+            form: [
+                keep(f"{form} {seed}", lambda s=seed, x=sign: trained(settings, s, x))
+                for seed in settings.seeds
+            ]
             for form, sign in (("printed", 1.0), ("corrected", -1.0))
-        },  # fmt: skip
+        },
         "not_finite": {"printed": not_finite(settings, False), "ours": not_finite(settings, True)},
         "near": [near(seed) for seed in settings.seeds],
         "curves": {
@@ -358,9 +363,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     by_gamma = list(zip(result["gammas"], result["by_gamma"], strict=True))
     return [
         VALUES.judge(value_error=of["value"], gradient_error=of["gradient"]),
-        DEFINITE.judge(
-            smallest=list(result["eigenvalues"].values()), declared=result["declared"]
-        ),
+        DEFINITE.judge(smallest=list(result["eigenvalues"].values()), declared=result["declared"]),
         NEAR.judge(
             ours=[row[0] for row in result["near"]], expansion=[row[1] for row in result["near"]]
         ),

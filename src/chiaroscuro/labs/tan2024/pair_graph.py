@@ -2,10 +2,10 @@
 
 Paper: tan2024, Sec. 4, Def. 4.1, Thm 4.2 and the discussion after it.
 
-On toys small enough to enumerate: for pairs one to one the cross-entropy is 2n times CLIP's loss; for
-pictures that share texts it is (1/tau) tr(Z^T L Z) + log R with L = (L(P) + L(P^T))/2 of the pair
-graph. The paper draws objects, CLIP draws pairs: that weighs each object's loss by its degree. The two
-agree exactly where all degrees are equal and part as degrees spread.
+On toys small enough to enumerate: for pairs one to one the cross-entropy is 2n times CLIP's loss;
+for pictures that share texts it is (1/tau) tr(Z^T L Z) + log R with L = (L(P) + L(P^T))/2 of the
+pair graph. The paper draws objects, CLIP draws pairs: that weighs each object's loss by its
+degree. The two agree exactly where all degrees are equal and part as degrees spread.
 
 Erratum: Thm 4.2 takes L(pi_AB) itself, which is asymmetric; off the sphere that is another number.
 Deviations: the part on real pictures and texts (rewrites against none) is not in this lab.

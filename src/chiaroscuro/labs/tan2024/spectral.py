@@ -6,13 +6,13 @@ By enumeration of all subgraphs of out-degree one on small graphs: their rows ar
 multinomials, the cross-entropy H of eq. (3) is a sum over nodes, on the graph of views it is
 SimCLR's loss, and for the Gaussian kernel H = (1/tau) tr(Z^T L(P) Z) + log R(Z), P = D^-1 pi.
 
-Errata. Thm 3.1 has coefficient 1 where 1/tau stands. It takes L(pi) with rows of pi that sum to 1; of
-a graph of zeros and ones (App. C) the operator is L(D^-1 A). Def. 2.6 calls L(W) positive
-semi-definite for every nonnegative W, and Thm 4.2 takes it of asymmetric graphs; there the trace off
-the sphere needs (L(P) + L(P^T))/2, which is semi-definite.
+Errata. Thm 3.1 has coefficient 1 where 1/tau stands. It takes L(pi) with rows of pi that sum to 1;
+of a graph of zeros and ones (App. C) the operator is L(D^-1 A). Def. 2.6 calls L(W) positive
+semi-definite for every nonnegative W, and Thm 4.2 takes it of asymmetric graphs; there the trace
+off the sphere needs (L(P) + L(P^T))/2, which is semi-definite.
 
-Letters: Z are the rows of z, K_Z is K. Deviations: log R keeps its constant, so that H is met itself
-and not only its minimiser.
+Letters: Z are the rows of z, K_Z is K. Deviations: log R keeps its constant, so that H is met
+itself and not only its minimiser.
 """
 
 from __future__ import annotations
