@@ -12,18 +12,19 @@ BARE_VENV = { $(PYTHON) -m venv --clear --without-pip $(VENV) && \
 	$(PYTHON) -m pip --quiet --python $(BIN)/python install --disable-pip-version-check pip; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check clean
+.PHONY: help demo test check pages clean
 
 help:
 	@echo "make demo    the main job on a small example, into out/demo"
 	@echo "make test    every test, in two workers"
 	@echo "make check   lint, format, types"
+	@echo "make pages   docs/claims.md and docs/gallery.md, of the results in docs/results"
 	@echo "make clean   remove what the others made"
 
 $(STAMP): pyproject.toml $(PINS)
 	@echo "making $(VENV) with the pins of $(PINS)"
 	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || $(BARE_VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -e '.[test,check]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -e '.[test,check,plots]'
 	@touch $@
 
 demo: $(STAMP)
@@ -38,6 +39,9 @@ check: $(STAMP)
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/mypy --no-error-summary
 	@echo "check: lint, format and types are clean"
+
+pages: $(STAMP)
+	@$(BIN)/python -m chiaroscuro.labs.pages docs
 
 clean:
 	@rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -157,16 +157,13 @@ class Stated:
         verdict = "holds" if satisfied(self.rule, ours) else "fails"
         if self.enough and not satisfied(self.enough, ours):
             verdict = "inconclusive"
-        return Claim(self.id, self.says, self.where, self.paper, ours, self._rule(), verdict)
+        rule = _with(self.rule, self.enough)
+        return Claim(self.id, self.says, self.where, self.paper, ours, rule, verdict)
 
     def not_run(self, why: str) -> Claim:
         """The claim where data or hardware is missing, and which."""
-        return Claim(
-            self.id, self.says, self.where, self.paper, {"missing": why}, self._rule(), "not_run"
-        )
-
-    def _rule(self) -> str:
-        return f"{self.rule} (to judge at all: {self.enough})" if self.enough else self.rule
+        ours, rule = {"missing": why}, _with(self.rule, self.enough)
+        return Claim(self.id, self.says, self.where, self.paper, ours, rule, "not_run")
 
 
 @dataclass(frozen=True)
@@ -180,6 +177,7 @@ class Erratum:
         id, where: see `Claim`.
         printed, corrected: the two forms, one sentence each.
         printed_rule, corrected_rule: what the numbers of each must obey.
+        enough: what the corrected numbers must obey to judge at all, as for `Stated`.
 
     Example:
         >>> wrong = Erratum("V0", "Sec. 1", "1+1=3", "error < 1e-10", "1+1=2", "error < 1e-10")
@@ -193,23 +191,33 @@ class Erratum:
     printed_rule: str
     corrected: str
     corrected_rule: str
+    enough: str = ""
 
     def judge(self, printed: Numbers, corrected: Numbers) -> Claim:
         """The claim with its verdict, from the numbers of both forms."""
         right = satisfied(self.printed_rule, printed)
         mended = satisfied(self.corrected_rule, corrected)
         verdict = "holds" if right else "erratum" if mended else "fails"
+        if self.enough and not satisfied(self.enough, corrected):
+            verdict = "inconclusive"
         return Claim(
             id=self.id,
             statement=f"Printed: {self.printed} Corrected: {self.corrected}",
             where=self.where,
             paper=self.printed,
             ours=dict(corrected),
-            rule=f"printed fails {self.printed_rule}; corrected obeys {self.corrected_rule}",
+            rule=_with(
+                f"printed fails {self.printed_rule}; corrected obeys {self.corrected_rule}",
+                self.enough,
+            ),
             verdict=verdict,
             printed=_form(self.printed, printed, self.printed_rule, right),
             corrected=_form(self.corrected, corrected, self.corrected_rule, mended),
         )
+
+
+def _with(rule: str, enough: str) -> str:
+    return f"{rule} (to judge at all: {enough})" if enough else rule
 
 
 def _form(says: str, ours: Numbers, rule: str, holds: bool) -> dict[str, Any]:

@@ -59,6 +59,7 @@ SPHERE = Erratum(
     "planted >= 0.9",
     "in the plane, not normalised, it does.",
     "planted >= 0.9",
+    enough="steps >= 5000",
 )
 CLAIMS = (SEPARATE, MIXED, GAIN, SPHERE)
 
@@ -151,7 +152,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
 
     steps = result["steps"]
     sphere = {"planted": of("sphere", "planted")}
-    plane = {"planted": of("mixed", "planted")}
+    plane = {"planted": of("mixed", "planted"), "steps": steps}
     return [
         *(
             stated.judge(
@@ -163,7 +164,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             for stated, name in ((SEPARATE, "separate"), (MIXED, "mixed"))
         ),
         GAIN.judge(planted_at_start=[row["ari"][0] for name in MIXES for row in result[name]]),
-        *([SPHERE.judge(printed=sphere, corrected=plane)] if steps >= 5000 else []),
+        SPHERE.judge(printed=sphere, corrected=plane),
     ]
 
 

@@ -1,0 +1,122 @@
+"""The pages `claims.md` and `gallery.md`, made of the results that are kept beside them.
+
+    python -m chiaroscuro.labs.pages docs
+
+reads `docs/results/<scale>/<paper>/<lab>.json`, as `chiaro reproduce --out docs/results` leaves
+them, and writes both pages. A test compares the pages with the results.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from chiaroscuro import InputError
+from chiaroscuro.labs.claim import VERDICTS, Claim
+from chiaroscuro.labs.lab import Lab, found
+from chiaroscuro.labs.show import brief, tally
+
+__all__ = ["claims_page", "gallery_page", "main", "results"]
+
+SCALE = "laptop"
+_MARK = {
+    "holds": "holds",
+    "fails": "**fails**",
+    "erratum": "*erratum*",
+    "inconclusive": "inconclusive",
+    "not_run": "not run",
+}
+
+
+def results(folder: Path, scale: str = SCALE) -> dict[Lab, dict[str, Any] | None]:
+    """Every lab with what was kept of its run at a scale, or None."""
+    kept: dict[Lab, dict[str, Any] | None] = {}
+    for lab in found():
+        path = folder / scale / lab.paper / f"{lab.name}.json"
+        kept[lab] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return kept
+
+
+def claims_page(folder: Path) -> str:
+    """All claims with verdict, the paper's value, ours, seeds, seconds and command."""
+    kept = results(folder)
+    rows = [claim for record in kept.values() if record for claim in record["claims"]]
+    counts = tally([row["verdict"] for row in rows])
+    lines = [
+        "# Claims",
+        "",
+        "<!-- made by `make pages` from docs/results; do not edit -->",
+        "",
+        f"What the papers claim, judged at the scale `{SCALE}`: {counts or 'nothing yet'}.",
+        "",
+        "Verdicts: " + ", ".join(_MARK[verdict] for verdict in VERDICTS) + ". A rule was written",
+        "down before the run, and the JSON of each run holds it with the numbers. *Erratum*: the",
+        "statement as printed fails and the corrected one holds, both measured.",
+    ]
+    for paper in dict.fromkeys(lab.paper for lab in kept):
+        lines += ["", f"## {paper}"]
+        for lab, record in kept.items():
+            if lab.paper == paper:
+                lines += ["", f"### {', '.join(lab.topics)}: {lab.title}", "", *_lab(lab, record)]
+    return "\n".join(lines) + "\n"
+
+
+def _lab(lab: Lab, record: dict[str, Any] | None) -> list[str]:
+    command = f"`chiaro reproduce {lab.name} --scale {SCALE}`"
+    if record is None:
+        return [f"Not run at this scale yet. {command}"]
+    table = ["| claim | verdict | where | statement | paper | ours | rule |"]
+    table += ["|---|---|---|---|---|---|---|"]
+    for row in record["claims"]:
+        claim = Claim(**row)
+        erratum = claim.printed is not None
+        cells = (
+            claim.id,
+            _MARK[claim.verdict],
+            claim.where,
+            claim.statement,
+            "see printed" if erratum else str(claim.paper),
+            brief(claim),
+            claim.rule,
+        )
+        table.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    seeds = record["seeds"]
+    what = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    return [*table, "", f"{what}, {record['seconds']:.0f} s. {command}"]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def gallery_page(folder: Path) -> str:
+    """All figures, each with the claims it shows."""
+    lines = ["# Gallery", "", "<!-- made by `make pages` from docs/results; do not edit -->"]
+    for lab, record in results(folder).items():
+        if record is None:
+            continue
+        shown = [name for name in record["figures"] if name.endswith((".png", ".gif"))]
+        verdicts = tally([row["verdict"] for row in record["claims"]])
+        lines += ["", f"## {lab.paper}/{lab.name}: {lab.title}", ""]
+        lines += [f"{', '.join(lab.topics)}: {verdicts}.", ""]
+        lines += [f"![{lab.title}](results/{SCALE}/{lab.paper}/{name})" for name in shown]
+    return "\n".join(lines) + "\n"
+
+
+def main(docs: str = "docs") -> None:
+    """Write both pages into the folder `docs`."""
+    folder = Path(docs)
+    if not (folder / "results").is_dir():
+        raise InputError(
+            f"the pages need results in `{folder / 'results'}`; there is no such folder."
+        )
+    for name, page in (("claims", claims_page), ("gallery", gallery_page)):
+        path = folder / f"{name}.md"
+        path.write_text(page(folder / "results"), encoding="utf-8")
+        print(f"page: {path}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

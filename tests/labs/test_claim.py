@@ -1,0 +1,115 @@
+"""Rules, verdicts, and that planted wrong numbers are told apart."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from chiaroscuro.errors import InputError
+from chiaroscuro.labs import VERDICTS, Claim, Erratum, Stated, satisfied
+
+SAME = Stated("V0.same", "they agree", "Sec. 1", "identity", "error < 1e-10")
+GAIN = Stated("V0.gain", "it gains", "Fig. 1", 0.5, "gain > 0.1 and n > 2", enough="n_seeds >= 3")
+WRONG = Erratum("V0.wrong", "eq. (1)", "a = b.", "error < 1e-10", "a = 2b.", "error < 1e-10")
+
+
+@pytest.mark.parametrize(
+    ("rule", "ours", "expected"),
+    [
+        ("x < 1", {"x": 0.5}, True),
+        ("x < 1", {"x": 1.0}, False),
+        ("x <= 1", {"x": 1.0}, True),
+        ("x > 1e-2", {"x": 1e-2}, False),
+        ("x >= -1e-2", {"x": -1e-2}, True),
+        ("x == 0", {"x": 0}, True),
+        ("x == 0", {"x": 1}, False),
+        ("x < 1 and y > 2", {"x": 0, "y": 3}, True),
+        ("x < 1 and y > 2", {"x": 0, "y": 2}, False),
+        ("x < 1 and y > 2", {"x": 1, "y": 3}, False),
+        ("x < y", {"x": 1, "y": 2}, True),
+        ("x < y", {"x": [1, 2], "y": [2, 1]}, False),
+        ("x < y", {"x": [1, 2], "y": 3}, True),
+        ("x < 1", {"x": [0.5, 2.0, 0.5]}, False),
+        ("x < 1", {"x": math.nan}, False),
+        ("x > 1", {"x": math.nan}, False),
+        ("x < 1", {"x": [0.0, math.nan]}, False),
+        ("x < 1", {"x": math.inf}, False),
+    ],
+)
+def test_a_rule_says_what_it_says(rule, ours, expected):
+    assert satisfied(rule, ours) is expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "ours", "word"),
+    [
+        ("x < 1", {"y": 1}, "`x`"),
+        ("x ~ 1", {"x": 1}, "x ~ 1"),
+        ("x < 1 or y > 2", {"x": 1, "y": 1}, "or"),
+        ("x < y", {"x": [1, 2], "y": [1, 2, 3]}, "2 and 3"),
+        ("x < 1", {"x": []}, "0"),
+    ],
+)
+def test_a_rule_that_cannot_be_read_is_refused(rule, ours, word):
+    with pytest.raises(InputError) as refused:
+        satisfied(rule, ours)
+    assert word in str(refused.value)
+
+
+def test_planted_numbers_are_told_apart():
+    assert SAME.judge(error=1e-16).verdict == "holds"
+    assert SAME.judge(error=1e-9).verdict == "fails"
+    assert SAME.judge(error=math.nan).verdict == "fails"
+    good = {"gain": [0.2, 0.3, 0.4], "n": 5}
+    assert GAIN.judge(**good, n_seeds=3).verdict == "holds"
+    assert GAIN.judge(**good, n_seeds=2).verdict == "inconclusive"
+    assert GAIN.judge(gain=[0.2, 0.3, 0.05], n=5, n_seeds=3).verdict == "fails"
+    assert GAIN.judge(gain=[0.2], n=2, n_seeds=3).verdict == "fails"
+
+
+def test_an_identity_is_never_inconclusive():
+    for error in (0.0, 1.0, math.nan, math.inf):
+        assert SAME.judge(error=error).verdict in ("holds", "fails")
+
+
+def test_an_erratum_needs_the_printed_form_to_fail_and_the_other_to_hold():
+    small, large = {"error": 1e-15}, {"error": 0.3}
+    assert WRONG.judge(printed=large, corrected=small).verdict == "erratum"
+    assert WRONG.judge(printed=small, corrected=small).verdict == "holds"  # the paper is right
+    assert WRONG.judge(printed=small, corrected=large).verdict == "holds"
+    assert WRONG.judge(printed=large, corrected=large).verdict == "fails"
+    few = dataclasses.replace(WRONG, enough="n >= 3")
+    assert few.judge(printed=large, corrected={**small, "n": 2}).verdict == "inconclusive"
+    assert few.judge(printed=large, corrected={**small, "n": 3}).verdict == "erratum"
+
+
+def test_records_carry_what_the_contract_names():
+    plain = SAME.judge(error=1e-16).record()
+    keys = ["id", "statement", "where", "paper", "ours", "rule", "verdict"]
+    assert list(plain) == keys
+    both = WRONG.judge(printed={"error": 1.0}, corrected={"error": 0.0}).record()
+    assert list(both) == [*keys, "printed", "corrected"]
+    assert both["printed"]["ours"] == {"error": 1.0}
+    assert both["printed"]["holds"] is False
+    assert both["corrected"]["holds"] is True
+    json.dumps([plain, both], allow_nan=False)
+    assert Claim(**both).record() == both
+
+
+def test_a_record_has_no_nan():
+    record = SAME.judge(error=math.nan).record()
+    assert record["ours"] == {"error": "nan"}
+    json.dumps(record, allow_nan=False)
+
+
+def test_what_was_not_run_says_why():
+    claim = SAME.not_run("CIFAR-10 is not here")
+    assert claim.verdict == "not_run"
+    assert "CIFAR-10" in claim.ours["missing"]
+
+
+def test_a_made_up_verdict_is_refused():
+    with pytest.raises(InputError, match="perhaps"):
+        Claim("V0", "", "", 0, {}, "", "perhaps")
+    assert len(VERDICTS) == 5

@@ -1,0 +1,165 @@
+"""Every lab at its quick scale: it runs, judges all its claims, draws; an identity is decided."""
+
+import ast
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+import chiaroscuro
+from chiaroscuro import labs
+from chiaroscuro.errors import InputError
+from chiaroscuro.labs import lab as lab_module
+from chiaroscuro.references import bibliography
+
+HERE = Path(lab_module.__file__).parent
+LABS = labs.found()
+KEYS = ["id", "statement", "where", "paper", "ours", "rule", "verdict"]
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
+def test_quick(lab, tmp_path):
+    (report,) = labs.reproduce(lab.name, out=tmp_path)
+    record = report.record()
+    assert list(record) == ["lab", "paper", "scale", "seeds", "seconds", "claims"]
+    assert (record["lab"], record["paper"], record["scale"]) == (lab.name, lab.paper, "quick")
+    stated = {one.id: one for one in lab.module.CLAIMS}
+    for claim in record["claims"]:
+        assert list(claim)[:7] == KEYS
+        assert claim["verdict"] in labs.VERDICTS
+        assert claim["verdict"] != "fails", claim
+        if not stated[claim["id"]].enough:
+            assert claim["verdict"] in ("holds", "erratum"), claim
+    judged = [claim["id"] for claim in record["claims"]]
+    assert judged == [one.id for one in lab.module.CLAIMS]
+    folder = tmp_path / "quick" / lab.paper
+    kept = json.loads((folder / f"{lab.name}.json").read_text())
+    assert kept["claims"] == record["claims"]
+    assert kept["settings"]["seeds"] == record["seeds"]
+    for name in kept["figures"]:
+        assert (folder / name).stat().st_size > 1000
+    assert not list(folder.glob("*.pieces"))
+    # the figure and the verdicts come from the data alone
+    data = json.loads((folder / f"{lab.name}.data.json").read_text())
+    assert [one.verdict for one in lab.module.claims(data)] == [
+        c["verdict"] for c in kept["claims"]
+    ]
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
+def test_the_form_of_a_lab(lab):
+    module = lab.module
+    assert lab.paper in bibliography()
+    assert {one.id for one in module.CLAIMS} == set(lab.claims)
+    assert lab.paper in module.__doc__
+    assert "eviation" in module.__doc__, "a header states the deviations"
+    for scale in labs.SCALES:
+        settings = lab.settings(scale)
+        assert type(settings) is module.Settings
+        assert len(settings.seeds) >= 1
+    assert dataclasses.is_dataclass(module.Settings)
+    assert module.Settings.__dataclass_params__.frozen
+    told = module.Settings.__doc__
+    for field in dataclasses.fields(module.Settings):
+        assert field.name in told, f"`{field.name}` needs its source"
+    assert len(lab.settings("laptop").seeds) >= 3
+
+
+def test_labs_are_found_by_looking():
+    files = {path.stem for path in HERE.glob("*/[a-z]*.py")}
+    assert {lab.name for lab in LABS} == files
+    assert len({lab.name for lab in LABS}) == len(LABS)
+    ids = [one for lab in LABS for one in lab.claims]
+    assert len(set(ids)) == len(ids)
+    topics = {topic for lab in LABS for topic in lab.topics}
+    assert {f"V{i}" for i in range(1, 9)} <= topics
+    assert {"S1", "S2", "S3", "S4", "S5"} <= topics
+
+
+def test_labs_look_in_through_the_door():
+    for path in HERE.glob("*/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("chiaroscuro"):
+                assert node.module.startswith("chiaroscuro.labs")
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["atoms"], ["atoms"]),
+        (["V4"], ["atoms"]),
+        (["v4"], ["atoms"]),
+        (["V4.limit"], ["atoms"]),
+        (["calder2025/atoms"], ["atoms"]),
+        (["V3"], ["stationary", "second_variation"]),
+        (["V4", "atoms"], ["atoms"]),
+    ],
+)
+def test_what_words_mean(words, names):
+    assert {lab.name for lab in labs.chosen(words)} == set(names)
+
+
+def test_a_paper_means_all_its_labs():
+    assert {lab.paper for lab in labs.chosen(["tan2024"])} == {"tan2024"}
+    assert len(labs.chosen(["tan2024"])) == 5
+
+
+def test_an_unknown_word_names_the_nearest():
+    with pytest.raises(InputError, match="did you mean `atoms`"):
+        labs.chosen(["atom"])
+    with pytest.raises(InputError, match="--list"):
+        labs.chosen(["%%%%"])
+
+
+def test_scales_and_seeds():
+    with pytest.raises(InputError, match="'huge'"):
+        labs.reproduce("atoms", scale="huge")
+    with pytest.raises(InputError, match="-1"):
+        labs.reproduce("latent_law", seed=-1)
+    (report,) = labs.reproduce("latent_law", seed=7)
+    assert report.seeds == (7, 8)
+    assert not report.failed
+
+
+def test_a_stopped_run_goes_on_from_its_pieces(tmp_path, monkeypatch):
+    module = next(lab for lab in LABS if lab.name == "kernel_infonce").module
+    calls, real = [], module.trained
+
+    def stops(settings, seed, sign):
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        calls.append((seed, sign))
+        return real(settings, seed, sign)
+
+    monkeypatch.setattr(module, "trained", stops)
+    with pytest.raises(KeyboardInterrupt):
+        labs.reproduce("S5", out=tmp_path)
+    pieces = tmp_path / "quick" / "tan2024" / "kernel_infonce.pieces"
+    assert len(list(pieces.glob("*.json"))) == 3
+    again = []
+
+    def counts(settings, seed, sign):
+        again.append((seed, sign))
+        return real(settings, seed, sign)
+
+    monkeypatch.setattr(module, "trained", counts)
+    (report,) = labs.reproduce("S5", out=tmp_path)
+    assert len(again) == 1
+    assert not set(again) & set(calls)
+    assert not pieces.exists()
+    (whole,) = labs.reproduce("S5")
+    assert [c.record() for c in report.claims] == [c.record() for c in whole.claims]
+
+
+def test_pieces_of_other_settings_are_not_taken(tmp_path):
+    from chiaroscuro.labs.pieces import Pieces
+
+    first, second = Pieces(tmp_path, "a"), Pieces(tmp_path, "b")
+    assert first("x", lambda: 1) == 1
+    assert second("x", lambda: 2) == 2
+    assert Pieces(tmp_path, "a")("x", lambda: 3) == 1
+
+
+def test_the_door_has_labs():
+    assert chiaroscuro.labs.reproduce is labs.reproduce
