@@ -1,15 +1,37 @@
 """Diagnostics: functions of embeddings. Spectrum, sphere, neighbours, probes; evaluation."""
 
+from chiaroscuro.diagnostics.advice import Finding, Known, findings
 from chiaroscuro.diagnostics.anatomy import Anatomy, Contrast, anatomy
 from chiaroscuro.diagnostics.controls import Control, Interval, interval, shuffled
+from chiaroscuro.diagnostics.diagnosis import Diagnosis, diagnose
 from chiaroscuro.diagnostics.dimensions import Dimensions, dimensions
 from chiaroscuro.diagnostics.duplicates import Duplicates, near_duplicates
 from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance
-from chiaroscuro.diagnostics.factors import KINDS, Readout, Survival, readout, survival
+from chiaroscuro.diagnostics.factors import Readout, Survival, readout, survival
+from chiaroscuro.diagnostics.figures import draw
 from chiaroscuro.diagnostics.hubness import Closest, Hubness, closest, hubness
+from chiaroscuro.diagnostics.measuring import About, linear_agreement, pair_rank
+from chiaroscuro.diagnostics.monitoring import monitor
 from chiaroscuro.diagnostics.neighbours import knn_accuracy, knn_leave_one_out
+from chiaroscuro.diagnostics.page import page
 from chiaroscuro.diagnostics.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
+from chiaroscuro.diagnostics.projector import (
+    Augmentations,
+    Displacements,
+    augmentations,
+    discarded,
+    displacements,
+    subspace_angles,
+    unexplained,
+)
 from chiaroscuro.diagnostics.record import Record
+from chiaroscuro.diagnostics.regions import (
+    AffineMaps,
+    Regions,
+    affine_maps,
+    local_unexplained,
+    regions,
+)
 from chiaroscuro.diagnostics.retrieval import retrieval, zero_shot_accuracy
 from chiaroscuro.diagnostics.rows import Labelled
 from chiaroscuro.diagnostics.spectrum import (
@@ -34,52 +56,74 @@ from chiaroscuro.diagnostics.sphere import (
 from chiaroscuro.diagnostics.tables import table
 
 __all__ = [
-    "KINDS",
     "PROBES",
     "SUBJECTS",
+    "About",
+    "AffineMaps",
     "Anatomy",
+    "Augmentations",
     "Closest",
     "Contrast",
     "Control",
     "Decay",
+    "Diagnosis",
     "Dimensions",
+    "Displacements",
     "Duplicates",
+    "Finding",
     "Hubness",
     "Interval",
+    "Known",
     "Labelled",
     "Norms",
     "Readout",
     "Record",
+    "Regions",
     "Spectrum",
     "Survival",
     "absolute_rank",
+    "affine_maps",
     "alignment",
     "anatomy",
+    "augmentations",
     "closest",
     "decay",
+    "diagnose",
     "dimensions",
+    "discarded",
+    "displacements",
+    "draw",
     "effective_rank",
     "evaluate",
+    "findings",
     "glance",
     "hubness",
     "interval",
     "knn_accuracy",
     "knn_leave_one_out",
+    "linear_agreement",
+    "local_unexplained",
     "logistic_probe",
     "mean_cosine",
+    "monitor",
     "near_duplicates",
     "norms",
     "numerical_rank",
+    "page",
+    "pair_rank",
     "participation_ratio",
     "readout",
+    "regions",
     "retrieval",
     "ridge_probe",
     "sgd_probe",
     "shuffled",
     "singular_values",
     "spectrum",
+    "subspace_angles",
     "survival",
     "table",
+    "unexplained",
     "uniform_law",
     "uniformity",
     "zero_shot_accuracy",
