@@ -43,7 +43,7 @@ def test_version(capsys):
 
 
 @pytest.mark.parametrize(
-    "verb", ["demo", "train", "preset", "embed", "evaluate", "data", "cite", "doctor"]
+    "verb", ["demo", "train", "preset", "embed", "evaluate", "reproduce", "data", "cite", "doctor"]
 )
 def test_every_verb_has_help(capsys, verb):
     status, out, err = run(capsys, verb, "--help")
@@ -52,7 +52,7 @@ def test_every_verb_has_help(capsys, verb):
 
 
 WRONG = {
-    (): "`chiaro` needs a verb: demo, train, preset, embed, evaluate, data, cite, doctor",
+    (): "`chiaro` needs a verb: demo, train, preset, embed, evaluate, ",
     ("docter",): "did you mean `chiaro doctor`?",
     ("xyzzy",): "`chiaro xyzzy` is not a verb; there are demo, train, ",
     ("--verbose",): "VERB",

@@ -89,7 +89,7 @@ class Settings:
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    n: tuple[int, ...] = (8, 64, 512, 4096)
+    n: tuple[int, ...] = (8, 64, 512, 1024)
     d: int = 8
     tau: float = 0.5
     noise: float = 0.3
@@ -98,7 +98,7 @@ class Settings:
 
 QUICK = Settings(seeds=(0, 1), n=(8, 64, 256))
 LAPTOP = Settings()
-PAPER = Settings(seeds=tuple(range(10)), n=(8, 64, 512, 4096, 16384))
+PAPER = Settings(seeds=tuple(range(10)), n=(8, 64, 512, 4096))
 
 
 def unit_views(n: int, d: int, spread: float, noise: float, seed: int) -> tuple[Tensor, Tensor]:
