@@ -153,6 +153,59 @@ def parse(text: str) -> Any:
     return spec.parse(text, __getattr__("NAMES"))
 
 
+def diagnose(
+    subject: Any, objective: Any = None, batch: int | None = None, rows: int = 50_000, seed: int = 0
+) -> Any:
+    """What is wrong with embeddings, if anything, and what to change: a `Diagnosis`.
+
+    Of a run it looks at 2,048 rows of its data and two views of each, and knows its settings and
+    history; the diagnosis is also left in the run folder as `diagnosis.json`.
+
+    Args:
+        subject: a `Run` or its folder, `Embeddings`, a matrix, a dictionary of arrays, or an `.npz`
+            or `.npy` file.
+        objective: that made the embeddings, or its text; a run knows its own.
+        batch: pairs of a step; a run knows its own.
+        rows: look at so many at most, drawn by the seed.
+        seed: of everything that is drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> diagnose(np.ones((100, 8))).findings[0].name
+        'full_collapse'
+    """
+    import os
+
+    from chiaroscuro import diagnostics
+    from chiaroscuro.artifacts import Run
+
+    path = isinstance(subject, str | os.PathLike)
+    run = Run.open(subject) if path and os.path.isdir(subject) else subject
+    if isinstance(run, Run):
+        return _diagnose_run(run, min(rows, 2048), seed)
+    loss = parse(objective) if isinstance(objective, str) else objective
+    return diagnostics.diagnose(subject, diagnostics.About(loss, batch), rows, seed)
+
+
+def _diagnose_run(run: Any, rows: int, seed: int) -> Any:
+    import dataclasses
+
+    from chiaroscuro import diagnostics, engine
+
+    settings = engine.Settings.of(run.settings())
+    about = diagnostics.About(
+        loss=engine.contrast_of(settings),
+        batch=settings.batch,
+        queue=settings.network.queue,
+        settings=settings.table(),
+        history=run.history().records,
+    )
+    found = diagnostics.diagnose(engine.examine(run, rows), about, rows, seed)
+    found = dataclasses.replace(found, subject=run.folder.name or str(run.folder))
+    run.write_diagnosis(found.json())
+    return found
+
+
 def _names() -> dict[str, type]:
     """Every finished class of the algebra at this door: no other derives from it."""
     rooms = [importlib.import_module(f"chiaroscuro.{room}") for room in _ALGEBRA]

@@ -134,6 +134,16 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     evaluate.add_argument("--json", action="store_true", help="one JSON document")
     evaluate.set_defaults(verb=_evaluate)
 
+    diagnose = verbs.add_parser(
+        "diagnose", help="what is wrong, if anything, and what to change", allow_abbrev=False
+    )
+    diagnose.add_argument("subject", metavar="RUN|FILE.npz|FILE.npy")
+    diagnose.add_argument("--objective", metavar="SPEC", help="of a FILE; a RUN knows its own")
+    diagnose.add_argument("--batch", metavar="N", type=int, help="of a FILE; a RUN knows its own")
+    diagnose.add_argument("--json", action="store_true", help="one JSON document")
+    diagnose.add_argument("--out", metavar="DIR", help="diagnosis.json and figures")
+    diagnose.set_defaults(verb=_diagnose)
+
     report = verbs.add_parser(
         "report", help="one page that shows what was learnt", allow_abbrev=False
     )
@@ -251,6 +261,32 @@ def _evaluate(call: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
     else:
         print(table(found))
+    return 0
+
+
+def _diagnose(call: argparse.Namespace) -> int:
+    import json
+
+    import chiaroscuro
+    from chiaroscuro.diagnostics import draw, page
+
+    if os.path.isdir(call.subject) and (call.objective is not None or call.batch is not None):
+        raise InputError(
+            "`chiaro diagnose --objective --batch` are for a file; the run "
+            f"`{call.subject}` knows its own."
+        )
+    found = chiaroscuro.diagnose(call.subject, call.objective, call.batch)
+    if call.json:
+        print(json.dumps(found.json(), indent=2))
+    else:
+        page(found)
+    if call.out is not None:
+        os.makedirs(call.out, exist_ok=True)
+        path = os.path.join(call.out, "diagnosis.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(found.json(), file, indent=2)
+        for written in (path, *draw(found, call.out)):
+            print(f"diagnosis: {written}", file=sys.stderr)
     return 0
 
 

@@ -19,7 +19,9 @@ from chiaroscuro.engine.distributed import (
     world_size,
 )
 from chiaroscuro.engine.embedding import embed, held_out, load_networks, newest_weights
+from chiaroscuro.engine.examining import contrast_of, examine
 from chiaroscuro.engine.loggers import Logger, TensorBoard, WandB
+from chiaroscuro.engine.monitors import watch
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.optimisers import LARS, optimiser
 from chiaroscuro.engine.reading import preset_text, presets, read_settings
@@ -59,9 +61,11 @@ __all__ = [
     "build",
     "cached_backward",
     "constant",
+    "contrast_of",
     "cosine",
     "distributed_loss",
     "embed",
+    "examine",
     "gather_rows",
     "held_out",
     "in_parallel",
@@ -84,5 +88,6 @@ __all__ = [
     "tokens",
     "towards_one",
     "train",
+    "watch",
     "world_size",
 ]

@@ -18,7 +18,7 @@ from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.training import Callback, Moment
 from chiaroscuro.errors import need
 
-__all__ = ["FRAMES", "snapshots"]
+__all__ = ["FRAMES", "snapshots", "two_views"]
 
 FRAMES = 20
 """About so many snapshots of a training, unless told."""
@@ -79,7 +79,7 @@ def _save(networks: Networks, data: Dataset, settings: Settings, run: Run, epoch
     found = embed(networks, data).arrays()
     vectors: dict[str, Any] = {name: a for name, a in found.items() if name in _VECTORS}
     if "z1" not in vectors:
-        vectors |= _two_views(networks, data, settings)
+        vectors |= two_views(networks, data, settings)
     known: dict[str, Any] = {name: a for name, a in found.items() if name in _KNOWN}
     if not run.embeddings("rows").exists():
         Embeddings(**known).save(run.embeddings("rows"))
@@ -92,7 +92,7 @@ _KNOWN = (
 )
 
 
-def _two_views(networks: Networks, data: Dataset, settings: Settings) -> dict[str, np.ndarray]:
+def two_views(networks: Networks, data: Dataset, settings: Settings) -> dict[str, np.ndarray]:
     """h and z of the two views that training would draw of these rows in its first epoch."""
     pairs = Pairs.of(settings, data)
     device = next(networks.parameters()).device

@@ -1,0 +1,69 @@
+"""Negatives: too few of them, or too many that are no negatives."""
+
+from __future__ import annotations
+
+from chiaroscuro.diagnostics.advice.finding import Finding, Known
+
+__all__ = ["false_negatives", "few_negatives"]
+
+FALSE = 0.25
+"""Share of a sample's negatives that are of its own class."""
+FEW = 32
+"""Candidates of an anchor, below which the loss says little."""
+
+
+def false_negatives(known: Known) -> Finding | None:
+    """A quarter of the negatives or more are of the anchor's own class, and get more than that."""
+    if not known.has("false_all", "false_mass", "false_hardest"):
+        return None
+    share, mass = known["false_all"], known["false_mass"]
+    if share < FALSE or mass < share:
+        return None
+    text = known.setting("objective", "InfoNCE(kernel=Cosine(tau=0.5))")
+    kernel = (
+        text[len("InfoNCE(") :] if text.startswith("InfoNCE(kernel=") else "kernel=Cosine(tau=0.5))"
+    )
+    return Finding(
+        name="false_negatives",
+        severity="warning",
+        evidence=(
+            f"{100 * share:.1f} % of the negatives are of the anchor's own class; they take "
+            f"{100 * mass:.1f} % of the repulsion and {100 * known['false_hardest']:.1f} % of the "
+            "hardest places"
+        ),
+        cause="samples that should be alike are pushed apart",
+        advice=(
+            "with labels, use them as positives; without, one sample for each source in a batch"
+        ),
+        settings={"objective": f"SupCon({kernel}", "data.distinct": True}
+        if known.settings
+        else {"objective": f"SupCon({kernel}"},
+        expect="higher accuracy of neighbours; samples of one class nearer",
+        paper="khosla2020supcon",
+        strength=share / FALSE,
+    )
+
+
+def few_negatives(known: Known) -> Finding | None:
+    """An anchor has fewer than 32 candidates: the loss cannot exceed log m, nor what it teaches."""
+    if not known.has("candidates"):
+        return None
+    m = known["candidates"]
+    if m >= FEW:
+        return None
+    won = known.get("won_in_batch")
+    return Finding(
+        name="few_negatives",
+        severity="warning",
+        evidence=(
+            f"{m} candidates for each anchor, of a batch of {known['batch']}"
+            + ("" if won is None else f"; {100 * won:.1f} % of positives beat all of them already")
+        ),
+        cause="with so few candidates the task is easy and its gradient noisy; the loss bounds "
+        "mutual information by log m",
+        advice="enlarge the batch (micro_batch keeps the memory), or add a queue",
+        settings={"batch": 256},
+        expect="at least 255 candidates",
+        paper="oord2018cpc",
+        strength=FEW / max(m, 1),
+    )

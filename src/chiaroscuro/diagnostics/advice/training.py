@@ -1,0 +1,125 @@
+"""Training that did not happen, or did not leave its start; and who is judged by whom."""
+
+from __future__ import annotations
+
+import math
+
+from chiaroscuro.diagnostics.advice.finding import Finding, Known, replaced
+
+__all__ = ["projector_for_encoder", "stuck_at_the_start", "suppressed_style", "untrained_model"]
+
+SAME = 0.98
+"""Linear agreement (CKA) with the untrained network above which nothing was learnt."""
+BEHIND = 0.03
+LOST = 0.25
+"""R^2 that a factor has lost against the raw or untrained representation."""
+
+
+def untrained_model(known: Known) -> Finding | None:
+    """h is what the network gave before its first step, or knows no more of the labels."""
+    if not known.has("untrained_agreement"):
+        return None
+    agreement = known["untrained_agreement"]
+    gain = known.get("gain_over_untrained")
+    if agreement < SAME and (gain is None or gain > 0.01 or agreement < 0.9):
+        return None
+    return Finding(
+        name="untrained_model",
+        severity="critical",
+        evidence=(
+            f"h agrees with the untrained network's to {agreement:.4f} (linear CKA; 1 is the same)"
+            + ("" if gain is None else f", and its neighbours name {100 * gain:+.1f} % more labels")
+        ),
+        cause="weights were not loaded, or training made no steps",
+        advice="check which checkpoint was loaded; train longer",
+        settings={"epochs": max(50, 2 * int(known.setting("epochs", 25)))},
+        expect="an agreement below 0.9, and more labels than the untrained network",
+        paper="chen2020simclr",
+        strength=200.0,
+        explains=("full_collapse", "dimensional_collapse", "dead_dimensions", "hubs"),
+    )
+
+
+def stuck_at_the_start(known: Known) -> Finding | None:
+    """The loss stays at log m, that of a collapsed batch: the training never began."""
+    if not known.has("last_loss", "collapsed_loss"):
+        return None
+    last, collapsed = known["last_loss"], known["collapsed_loss"]
+    if abs(last - collapsed) > 0.02 * collapsed:
+        return None
+    projector = known.setting("network.projector", "Projector(d=128, last='none')")
+    standard = replaced(projector, "last", "'standardise'") or projector
+    return Finding(
+        name="stuck_at_the_start",
+        severity="critical",
+        evidence=(
+            f"the loss ends at {last:.3f}, and a batch that is one point has {collapsed:.3f} "
+            f"= log {round(math.exp(collapsed))}"
+        ),
+        cause=(
+            "embeddings of a small network begin in one narrow cone, where the cosine has hardly a "
+            "gradient; without a standardised projection they stay there"
+        ),
+        advice="end the projector in a batch norm",
+        settings={"network.projector": standard},
+        expect=f"a loss well below {collapsed:.2f} within the first epochs",
+        paper="chen2020simclr",
+        strength=150.0,
+        explains=("full_collapse", "dimensional_collapse", "untrained_model", "high_temperature"),
+    )
+
+
+def projector_for_encoder(known: Known) -> Finding | None:
+    """What is called h knows less of the labels than what is called z: they are exchanged."""
+    if not known.has("linear_accuracy", "z_linear_accuracy", "linear_error"):
+        return None
+    h, z, error = known["linear_accuracy"], known["z_linear_accuracy"], known["linear_error"]
+    if z - h < max(BEHIND, 3 * error):
+        return None
+    return Finding(
+        name="projector_for_encoder",
+        severity="warning",
+        evidence=(
+            f"a linear probe names {100 * h:.1f} % of the labels from h and {100 * z:.1f} % from "
+            "z; an encoder knows more than its projector"
+        ),
+        cause="the projection was stored as the representation, or the two were exchanged",
+        advice="evaluate the output of the encoder, before the projector",
+        expect="linear accuracy of h above that of z",
+        paper="cosentino2022",
+        strength=(z - h) / BEHIND,
+        explains=("dimensional_collapse", "leaked_label"),
+    )
+
+
+def suppressed_style(known: Known) -> Finding | None:
+    """A factor that the untrained network still told, and h no longer."""
+    if not known.has("lost_factor", "lost_r2", "lost_before", "lost_space"):
+        return None
+    before, after = known["lost_before"], known["lost_r2"]
+    if before - after < LOST:
+        return None
+    d = int(known.get("z_d", known.get("d", 128)))
+    tau = float(known.get("tau", 0.5))
+    tau_text = f"[{', '.join([f'{tau:g}'] * (d - d // 2) + [f'{2 * tau:g}'] * (d // 2))}]"
+    text = known.setting("objective", "InfoNCE(kernel=Cosine(tau=0.5))")
+    return Finding(
+        name="suppressed_style",
+        severity="warning",
+        evidence=(
+            f"`{known['lost_factor']}` has R^2 {after:.2f} in {known['lost_space']}, against "
+            f"{before:.2f} in {known['lost_from']}; {known['lost_count']} factors lost as much"
+        ),
+        cause=(
+            "positives share the content and not the style, so that directions of style only cost "
+            "alignment and are contracted"
+        ),
+        advice=(
+            "raise the temperature of some dimensions above that of the others, so that style has "
+            "room there; or use the representation before the projector"
+        ),
+        settings={"objective": replaced(text, "tau", tau_text) or text},
+        expect=f"R^2 of `{known['lost_factor']}` above {after + LOST / 2:.2f}",
+        paper="rusak2022",
+        strength=(before - after) / LOST,
+    )
