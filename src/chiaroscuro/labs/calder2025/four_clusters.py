@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sklearn.metrics import adjusted_rand_score, silhouette_score
+from sklearn.metrics import adjusted_rand_score, silhouette_score  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.func import functional_call
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics import adjusted_rand_score  # type: ignore[import-untyped]
 from torch import Tensor
 
 import chiaroscuro as cs
