@@ -24,7 +24,7 @@ __all__ = [
 MAPS = ("tsne", "umap")
 """Maps that are computed when asked for: they are slow, and distort distances."""
 
-LANDMARKS = 2000
+LANDMARKS = 1000
 """The spectral axes are those of a graph of at most so many points; the others follow them."""
 
 N_NEIGHBOURS = 10

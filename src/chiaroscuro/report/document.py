@@ -21,7 +21,7 @@ FORMAT = 1
 """Of a page's document."""
 
 _RECORDS = 2000  # steps of a curve at most
-_MEASURED = 2000  # rows that the measures of an epoch look at
+_MEASURED = 1000  # rows that the measures of an epoch look at
 _KINDS = {".svg": "image/svg+xml", ".png": "image/png", ".gif": "image/gif"}
 _FIGURE_BYTES = 3 << 20
 

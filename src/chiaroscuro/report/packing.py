@@ -14,7 +14,7 @@ from chiaroscuro.errors import need
 
 __all__ = ["blob", "coordinates", "data_url", "sheets", "short", "stratified"]
 
-SHEET_BYTES = 5 << 20
+SHEET_BYTES = 4 << 20
 """Thumbnails of all samples take at most about so many bytes; they shrink until they do."""
 
 _TILES = 1024  # on a sheet

@@ -185,7 +185,7 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
     index = np.uint16 if n < 65536 else np.uint32
     found |= {
         "near": blob(near[:, :N_LISTED].astype(index)),
-        "cosines": blob(cosines[:, :N_LISTED].astype(np.float32)),
+        "cosines": blob(np.rint((cosines[:, :N_LISTED] + 1) * 32767.5).astype(np.uint16)),
         "norms": blob(np.linalg.norm(last[space], axis=1).astype(np.float32)),
         "hubs": blob(np.minimum(counts, 65535).astype(np.uint16)),
         "hub_skewness": skewness,

@@ -59,6 +59,7 @@ def view(folder: str | Path = ".", port: int = 0, out: TextIO | None = None) -> 
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((LOOPBACK, port))
+            bound.listen()  # whoever follows the address at once waits, and is not turned away
         except OSError as error:
             raise ChiaroError(f"Port {port} cannot be had: {error.strerror or error}.") from None
         port = bound.getsockname()[1]

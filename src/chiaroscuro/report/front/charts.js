@@ -225,7 +225,6 @@ export function heat(rows, columns, cells, { corner = "", text = format, share =
       const cell = el("td", {}, text(value));
       const part = value === null || value === undefined ? 0 : Math.max(0, Math.min(1, share(value, r)));
       cell.style.setProperty("--share", part.toFixed(3));
-      cell.classList.toggle("strong", part > 0.55);
       line.append(cell);
     }
     return line;

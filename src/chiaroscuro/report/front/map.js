@@ -31,6 +31,7 @@ export function pointMap(run, { height = 520, onSelect = () => {}, small = false
   };
   let size = { width: 0, height: 0, ratio: 1 };
   let drawn = null;
+  let fitted = null;
   let path = null;
   let wanted = false;
 
@@ -100,9 +101,10 @@ export function pointMap(run, { height = 520, onSelect = () => {}, small = false
   }
   function draw() {
     if (!size.width) return;
+    if (fitted !== `${state.space}/${state.map}`) fit();
     const v = view();
     const { ratio } = size;
-    const dot = (small ? 3.5 : n > 20000 ? 3 : n > 4000 ? 4 : 6) * ratio * Math.min(2.2, Math.sqrt(state.zoom));
+    const dot = (small ? 3.5 : n > 20000 ? 3 : n > 4000 ? 4 : 6) * ratio * Math.min(2.2, Math.max(1, Math.sqrt(state.zoom / 1.5)));
     const key = `${state.space}/${state.map}`;
     if (drawn !== key) {
       points.frames(all(), n);
@@ -192,9 +194,13 @@ export function pointMap(run, { height = 520, onSelect = () => {}, small = false
       const right = x > size.width / 2;
       tip.style.left = right ? "auto" : `${x + 16}px`;
       tip.style.right = right ? `${size.width - x + 16}px` : "auto";
-      const below = y > size.height / 2;
-      tip.style.top = below ? "auto" : `${Math.max(4, y - 10)}px`;
-      tip.style.bottom = below ? `${Math.max(4, size.height - y - 10)}px` : "auto";
+      const tall = tip.offsetHeight;
+      tip.style.top = `${Math.max(4, Math.min(size.height - tall - 4, y - tall / 2))}px`;
+      const wide = tip.offsetWidth; // on a narrow stage neither side has room: inside all the same
+      if ((right ? x : size.width - x) < wide + 20) {
+        tip.style.left = `${Math.max(4, Math.min(size.width - wide - 4, right ? x - wide - 16 : x + 16))}px`;
+        tip.style.right = "auto";
+      }
     }
     ask();
   }
@@ -283,8 +289,19 @@ export function pointMap(run, { height = 520, onSelect = () => {}, small = false
     const at = among.indexOf(state.at);
     return among[(at + by + among.length) % among.length] ?? null;
   }
+  // all points of all epochs, as large as they fit
   function fit() {
-    [state.zoom, state.centre] = [1, [0.5, 0.5]];
+    const p = all();
+    const low = [65535, 65535];
+    const high = [0, 0];
+    for (let at = 0; at < p.length; at += 1) {
+      low[at & 1] = Math.min(low[at & 1], p[at]);
+      high[at & 1] = Math.max(high[at & 1], p[at]);
+    }
+    state.centre = [0, 1].map((axis) => (low[axis] + high[axis]) / 2 / 65535);
+    const room = [size.width, size.height].map((side, axis) => side / ((high[axis] - low[axis]) / 65535 + 0.02));
+    state.zoom = Math.min(...room) / Math.min(size.width, size.height);
+    fitted = `${state.space}/${state.map}`;
     ask();
   }
   stage.addEventListener("keydown", (event) => {
@@ -300,6 +317,7 @@ export function pointMap(run, { height = 520, onSelect = () => {}, small = false
     const tall = small ? Math.min(width, 320) : Math.min(height, Math.max(320, width * 0.72));
     stage.style.height = `${tall}px`;
     size = { width, height: tall, ratio };
+    fitted = null;
     for (const canvas of [ground, over]) {
       canvas.width = Math.round(width * ratio);
       canvas.height = Math.round(tall * ratio);

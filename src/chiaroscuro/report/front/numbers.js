@@ -40,6 +40,12 @@ export function format(value, figures = 3) {
   return value.toFixed(Math.min(6, digits)).replace("-", "\u2212");
 }
 
+// [number, unit]: "12.6" and "%"
+export function parts(name, value) {
+  const kind = unit(name);
+  return kind === "%" && value !== null && value !== undefined ? [format(100 * value), "%"] : [format(value), kind];
+}
+
 export function measure(name, value) {
   const kind = unit(name);
   if (value === null || value === undefined) return "–";

@@ -50,7 +50,7 @@ export function facts(run, space, i) {
   if (samples.split) found.push(["split", array(samples.split)[i] ? "test" : "train"]);
   found.push([`norm of ${space}`, format(array(own.norms)[i])]);
   found.push(["in neighbour lists", format(array(own.hubs)[i])]);
-  for (const [name, blob] of Object.entries(samples.factors ?? {})) found.push([name, format(array(blob)[i])]);
+  for (const [name, blob] of Object.entries(samples.factors ?? {})) found.push([name.replaceAll("_", " "), format(array(blob)[i])]);
   return found;
 }
 
@@ -67,7 +67,7 @@ function neighbours(run, space, i, open) {
   const own = run.spaces[space];
   const k = own.near.shape[1];
   const near = array(own.near);
-  const cosines = array(own.cosines);
+  const cosine = (at) => array(own.cosines)[at] / 32767.5 - 1;
   const mine = labelOf(run, i)?.code;
   return Array.from({ length: k }, (_, at) => {
     const j = near[i * k + at];
@@ -75,9 +75,9 @@ function neighbours(run, space, i, open) {
     const differs = other && mine >= 0 && other.code !== mine;
     return el("button.tile", {
       type: "button", "data-id": run.samples.ids[j], class: differs ? "tile differs" : "tile",
-      "aria-label": `Neighbour № ${run.samples.ids[j]}, ${other?.name ?? ""}, cosine ${format(cosines[i * k + at])}`,
+      "aria-label": `Neighbour № ${run.samples.ids[j]}, ${other?.name ?? ""}, cosine ${format(cosine(i * k + at))}`,
       on: { click: () => open(j) },
-    }, thumbnail(run, j, 56), chip(run, j), el("small", {}, `cos ${format(cosines[i * k + at])}`));
+    }, thumbnail(run, j, 56), chip(run, j), el("small", {}, `cos ${format(cosine(i * k + at))}`));
   });
 }
 

@@ -2,7 +2,7 @@
 
 import { copyable, el } from "./dom.js";
 import { heat } from "./charts.js";
-import { format, measure, measureName } from "./numbers.js";
+import { format, measure, measureName, parts } from "./numbers.js";
 import { paperLink } from "./papers.js";
 import { empty, panel, section } from "./panel.js";
 
@@ -30,7 +30,9 @@ function headline(run) {
   const add = (name, value, before, note) => {
     if (value === null || value === undefined) return;
     const was = before === null || before === undefined ? null : `${measure(name, before)} before training`;
-    cards.push(el("div.number", {}, el("span.what", {}, measureName(name)), el("span.big", {}, measure(name, value)),
+    const [text, kind] = parts(name, value);
+    cards.push(el("div.number", {}, el("span.what", {}, measureName(name)),
+      el("span.big", {}, text, el("span.unit", {}, kind)),
       el("span.was", {}, note ?? was ?? "")));
   };
   const found = run.evaluation?.results;
@@ -66,8 +68,7 @@ export function verdictSection(run) {
   const { diagnosis } = run;
   const where = run.training ? "RUN" : (run.source ?? "FILE.npz");
   const body = diagnosis
-    ? [el("p.verdict", {}, diagnosis.verdict),
-      diagnosis.findings.length ? el("ol.findings", {}, diagnosis.findings.map(finding)) : null]
+    ? [diagnosis.findings.length ? el("ol.findings", {}, diagnosis.findings.map(finding)) : null]
     : [empty("Nobody has diagnosed this yet. The diagnosis names what is wrong and which setting to change:",
       `chiaro diagnose ${where}`)];
   const measures = Object.entries(diagnosis?.measures ?? {});
@@ -77,5 +78,6 @@ export function verdictSection(run) {
         el("table.plain", {}, el("tbody", {}, measures.map(([name, value]) =>
           el("tr", {}, el("th", { scope: "row" }, measureName(name)), el("td", {}, measure(name, value))))))))
     : null;
-  return section("verdict", "Verdict", headline(run), ...body, all, accuracies(run));
+  const sentence = diagnosis ? el("p.verdict", {}, diagnosis.verdict) : null;
+  return section("verdict", "Verdict", sentence, headline(run), ...body, all, accuracies(run));
 }
