@@ -7,7 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from chiaroscuro.engine import LARS, OptimiserSettings, constant, cosine, linear, optimiser
+from chiaroscuro.engine import (
+    LARS,
+    Formula,
+    OptimiserSettings,
+    ScheduleSettings,
+    constant,
+    cosine,
+    linear,
+    optimiser,
+    towards_one,
+)
 from chiaroscuro.errors import InputError
 
 
@@ -93,3 +103,77 @@ def test_schedules_at_their_ends(schedule):
     assert factors == sorted(factors, reverse=True)
     with pytest.raises(InputError, match="warmup 11, steps 10"):
         schedule(0, 10, 11)
+
+
+# ---- formulas ----
+
+BOLTS = "step / warmup if step < warmup else (1 + cos(pi * (step - warmup) / (steps - warmup))) / 2"
+
+
+def test_a_formula_is_what_lambda_lr_does():
+    """torch's LambdaLR with the function that the paper's library hands it, step by step."""
+
+    def function(step):
+        if step < 5:
+            return step / 5
+        return 0.5 * (1 + math.cos(math.pi * (step - 5) / 15))
+
+    w = nn.Parameter(torch.zeros(1))
+    sgd = torch.optim.SGD([w], lr=0.3)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(sgd, function)
+    settings = ScheduleSettings(name="lambda", formula=BOLTS, warmup=1)
+    for step in range(20):
+        factor = settings.factor(step, steps=20, per_epoch=5)
+        assert 0.3 * factor == pytest.approx(scheduler.get_last_lr()[0], abs=1e-12)
+        if 0 < step < 5:
+            assert factor == pytest.approx(cosine(step - 1, 20, 5))
+        elif step:
+            assert factor == pytest.approx(cosine(step, 20, 5))
+        sgd.step()
+        scheduler.step()
+
+
+FORMULAS = {
+    "0.1 ** floor(epoch / 2)": [1, 1, 1, 1, 0.1, 0.1],
+    "max(0.2, 1 - step / steps)": [1, 5 / 6, 4 / 6, 0.5, 2 / 6, 0.2],
+    "1 if epoch < 1 or not step != 4 and epochs == 3 else 0.5": [1, 1, 0.5, 0.5, 1, 0.5],
+    "-(-2) + 3 * 4 % 5 // 2 - abs(-3)": [0.0] * 6,
+}
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_formulas(text):
+    found = [Formula(text)(step, 6, 0, 2) for step in range(6)]
+    assert found == pytest.approx(FORMULAS[text])
+
+
+WRONG = {
+    "": "cannot be read",
+    "1 +": "cannot be read",
+    "lr": "knows no `lr`",
+    "step if step < 9 else size": "knows no `size`",
+    "__import__('os')": "knows no `__import__`",
+    "step.real": "`step.real` is not",
+    "cos(x=1)": "knows no|is not",
+    "[1][0]": "is not",
+    "'a'": "is not",
+    "lambda: 1": "is not",
+    "1 / step": "has no value at step 0 of 2: float division by zero",
+    "9 ** 9 ** 9": "has no value",
+    "-1": "needs a factor from 0; at step 0 of 2 `-1` is -1.0",
+    "cos()": "has no value",
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_a_formula_is_arithmetic_and_nothing_else(text):
+    with pytest.raises(InputError, match=WRONG[text]):
+        Formula(text)
+
+
+def test_the_momentum_rises_to_one():
+    m = [towards_one(0.996, step, 100) for step in range(101)]
+    assert m[0] == pytest.approx(0.996)
+    assert m[50] == pytest.approx(0.998)
+    assert m[100] == 1.0
+    assert m == sorted(m)

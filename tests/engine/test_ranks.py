@@ -1,10 +1,9 @@
-"""Two ranks, started as torchrun starts them, are one batch; killed and resumed, the same run."""
+"""Two ranks, started by torchrun, are one batch; killed and resumed, the same run to the bit."""
 
 import os
-import signal
-import socket
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -24,63 +23,100 @@ SETTINGS = [
     "schedule.warmup=1",
     "saving.every=3",
 ]
-DYING = (
-    "import os, signal, sys, chiaroscuro.engine.step as s\n"
-    "inner, seen = s._follow, []\n"
-    "def follow(*a):\n"
-    "    seen.append(1)\n"
-    "    if len(seen) == int(os.environ.get('DIE_AT', '0')):\n"
-    "        os.kill(os.getpid(), signal.SIGKILL)\n"
-    "    inner(*a)\n"
-    "s._follow = follow\n"
-    "from chiaroscuro.cli import main\n"
-    "sys.exit(main(sys.argv[1:]))"
-)
+SYNC = [
+    "network.encoder=MLP(d_in=6, d=8, depth=2, width=16, normalisation='batch')",
+    "network.projector=Projector(d=4)",
+    "network.sync_batch_norm=true",
+]
+RANKS = """
+    import os, signal, sys
+    from chiaroscuro.engine import joined_ranks, rank, read_settings, step, train
+    from chiaroscuro.errors import InputError
+    folder, sets, sync = sys.argv[1], sys.argv[2].split(";"), sys.argv[3].split(";")
+    plain = read_settings("simclr", sets)
+    with joined_ranks():
+        train(plain, f"{folder}/two")
+        train(read_settings("simclr", [*sets, *sync]), f"{folder}/sync")
+        here = ["data.source=nowhere.npz"] if rank() == 1 else []
+        try:
+            train(read_settings("simclr", [*sets, *here]), f"{folder}/half")
+        except InputError as error:
+            assert "`nowhere.npz` is not there" in str(error), error
+        else:
+            raise SystemExit("one rank had no data, and nothing was raised")
+        follow, seen = step._follow, []
+        def dying(*arguments):
+            seen.append(1)
+            if len(seen) == 5 and rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            follow(*arguments)
+        step._follow = dying
+        train(read_settings("simclr", [*sets, "data.workers=1"]), f"{folder}/cut")
+"""
 
 
-def launch(out, sets, **environment):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    call = [sys.executable, "-c", DYING, "train", "simclr", "--set", *sets, "--out", str(out)]
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = [
-        subprocess.Popen(
-            [*call, "--resume"],
-            env={**os.environ, **shared, **environment, "RANK": str(r), "LOCAL_RANK": str(r)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for r in (0, 1)
-    ]
-    said = [rank.communicate(timeout=120) for rank in ranks]
-    return [rank.returncode for rank in ranks], said
+def torchrun(*words):
+    call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*call, *words], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 def weights(folder):
-    return checkpoints.latest_good(Run.open(folder).checkpoints).checkpoint.arrays
+    return checkpoints.latest_good(Run.open(folder).checkpoints).checkpoint
 
 
-@pytest.fixture
-def sets(tmp_path):
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """`two`, `sync`, and `cut`, which is killed in its fifth step and resumed."""
+    folder = tmp_path_factory.mktemp("ranks")
     x = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
-    np.savez(tmp_path / "x.npz", x=x)
-    return [*SETTINGS, f"data.source={tmp_path / 'x.npz'}"]
+    np.savez(folder / "x.npz", x=x)
+    sets = [*SETTINGS, f"data.source={folder / 'x.npz'}"]
+    (folder / "ranks.py").write_text(textwrap.dedent(RANKS))
+    done = torchrun(str(folder / "ranks.py"), str(folder), ";".join(sets), ";".join(SYNC))
+    assert done.returncode != 0
+    assert "SIGKILL" in done.stderr, done.stderr
+    assert weights(folder / "cut").step == 3, done.stderr
+    command = ["-m", "chiaroscuro.cli", "train", "simclr", "--resume", "--out", str(folder / "cut")]
+    done = torchrun(*command, "--set", *sets)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"run: {folder / 'cut'}\n"  # only the first speaks
+    assert done.stderr.count("step 12/12") == 1
+    return folder, sets
 
 
-def test_two_ranks_are_one_batch_and_resume_to_the_bit(tmp_path, sets):
-    train(read_settings("simclr", sets), tmp_path / "one")
-    codes, said = launch(tmp_path / "two", sets)
-    assert codes == [0, 0], said
-    assert said[1] == ("", "")  # only the first speaks
-    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
-    for name, array in one.items():
-        if name.startswith(("networks", "objective")):
-            np.testing.assert_allclose(two[name], array, rtol=1e-4, atol=1e-6, err_msg=name)
-    codes, _ = launch(tmp_path / "cut", sets, DIE_AT="5")
-    assert codes == [-signal.SIGKILL] * 2
-    codes, said = launch(tmp_path / "cut", sets)
-    assert codes == [0, 0], said
-    for name, array in weights(tmp_path / "cut").items():
-        assert array.tobytes() == two[name].tobytes(), name
+@pytest.mark.parametrize(("name", "more"), [("two", []), ("sync", SYNC)], ids=["two", "sync"])
+def test_two_ranks_are_one_batch(runs, tmp_path, name, more):
+    """With a batch norm too, if it is synchronised."""
+    folder, sets = runs
+    train(read_settings("simclr", [*sets, *more]), tmp_path / "one")
+    one, two = weights(tmp_path / "one").arrays, weights(folder / name).arrays
+    compared = [key for key in one if key.startswith(("networks", "objective"))]
+    assert len(compared) > 4
+    for key in compared:
+        np.testing.assert_allclose(two[key], one[key], rtol=1e-3, atol=1e-5, err_msg=key)
+
+
+def test_killed_and_resumed_two_ranks_end_the_same(runs):
+    folder, _ = runs
+    cut, two = weights(folder / "cut"), weights(folder / "two")
+    assert cut.step == two.step == 12
+    for name, array in cut.arrays.items():
+        assert array.tobytes() == two.arrays[name].tobytes(), name
+
+
+def test_what_one_rank_cannot_have_none_begins(runs):
+    assert not (runs[0] / "half").exists()
+
+
+def test_other_numbers_of_ranks_cannot_resume(runs, capsys):
+    from chiaroscuro.cli import main
+
+    folder, sets = runs
+    call = ["train", "simclr", "--resume", "--out", str(folder / "two"), "--set", *sets]
+    assert main(call) == 1
+    assert "was trained on 2 ranks and needs as many to be resumed; there are 1" in (
+        capsys.readouterr().err
+    )

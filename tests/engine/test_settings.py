@@ -72,6 +72,12 @@ WRONG = {
     "network.queue=4": "`network.queue = 4` needs a slow copy",
     "symmetric=true": "`symmetric` needs a slow copy",
     "data.part=valid": "`data.part` needs one of",
+    "data.workers=-1": "`data.workers` needs a number from 0 to 1024; received -1",
+    "precision=float16": "`precision` needs one of `full`, `bfloat16`; received `float16`",
+    "compile=1": "`compile` needs `true` or `false`; received 1",
+    "schedule.formula=step": '`schedule.formula` goes with `schedule.name = "lambda"`',
+    "schedule.name=lambda": "received the formula `` and the name `lambda`",
+    "network.momentum_schedule=linear": "needs one of `constant`, `cosine`",
 }
 
 

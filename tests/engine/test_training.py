@@ -124,7 +124,7 @@ KILLED = """
     from chiaroscuro.engine import read_settings, step, train
     torch.set_num_threads(1)
     folder, moments, overrides = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
-    settings = read_settings("digits", overrides)
+    ahead = lambda workers: read_settings("digits", [*overrides, f"data.workers={workers}"])
 
     def child(work):
         pid = os.fork()
@@ -145,35 +145,36 @@ KILLED = """
             return inner(*args, **kwargs)
         setattr(room, name, dying)
 
-    assert child(lambda: train(settings, f"{folder}/whole")) == 0
-    for where, count in moments:
+    assert child(lambda: train(ahead(0), f"{folder}/whole")) == 0
+    for where, count, workers in moments:
         out = f"{folder}/{where}-{count}"
         def killed():
             die_at(where, count)
-            train(settings, out, resume=True)
+            train(ahead(workers), out, resume=True)
         status = child(killed)
         assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, (where, status)
-        assert child(lambda: train(settings, out, resume=True)) == 0, where
+        assert child(lambda: train(ahead(2 - workers), out, resume=True)) == 0, where
 """
 
 
 def test_killed_at_any_moment_and_resumed_it_ends_the_same(tmp_path):
-    """Images, convolutions in channels_last and AdamW; kill -9 between and inside saves."""
-    images = np.random.default_rng(0).integers(0, 255, (128, 32, 32, 3), np.uint8)
+    """Images, convolutions in channels_last and AdamW; kill -9 between and inside saves; with
+    workers before or after, and none in the run that is left alone."""
+    images = np.random.default_rng(0).integers(0, 255, (64, 16, 16, 3), np.uint8)
     np.savez(tmp_path / "noise.npz", images=images)
     overrides = [
         "epochs=2",
-        "batch=64",
+        "batch=32",
         f"data.source={tmp_path / 'noise.npz'}",
         "data.distinct=false",
         "views.fresh=false",
-        "views.first=SimCLR(size=32)",
+        "views.first=SimCLR(size=16)",
         "network.encoder=ResNet(9, 0.125, stem='strided')",
         "network.average=0.9",
         "schedule.warmup=1",
         "saving.every=2",
     ]
-    moments = [["step", 3], ["save", 3], ["saved", 2], ["append", 9]]
+    moments = [["step", 3, 2], ["save", 3, 0], ["saved", 2, 0], ["append", 9, 2]]
     script = tmp_path / "killed.py"
     script.write_text(textwrap.dedent(KILLED))
     arguments = [str(tmp_path), json.dumps(moments), json.dumps(overrides)]
@@ -187,7 +188,7 @@ def test_killed_at_any_moment_and_resumed_it_ends_the_same(tmp_path):
     assert done.returncode == 0, done.stderr
     whole = weights(Run.open(tmp_path / "whole"))
     assert whole[0] == 4
-    for where, count in moments:
+    for where, count, _ in moments:
         equal(whole, weights(Run.open(tmp_path / f"{where}-{count}")))
 
 
@@ -321,6 +322,8 @@ def test_every_preset_takes_steps(tmp_path, name):
         sized += [f"network.{p}=Projector(d=16, last='none')" for p in ("projector", "predictor")]
     if full.network.queue:
         sized += ["network.queue=32"]
+    if "width=2048" in full.network.projector:
+        sized += ["network.projector=Projector(d=64, depth=3, width=64, last='none')"]
     run = train(read_settings(name, [*TINY, *sized]), tmp_path / "run")
     step, arrays = weights(run)
     assert step >= 1

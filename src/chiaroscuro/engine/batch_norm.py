@@ -15,7 +15,7 @@ __all__ = ["SyncBatchNorm", "synchronised"]
 Module = TypeVar("Module", bound=nn.Module)
 
 
-class SyncBatchNorm(nn.SyncBatchNorm):
+class SyncBatchNorm(nn.BatchNorm1d):
     """Batch normalisation over the rows of all ranks [ioffe2015batchnorm, Alg. 1].
 
         mean = sum_r sum_i x_ri / n,   var = sum_r sum_i (x_ri - mean)^2 / n

@@ -37,6 +37,7 @@ class Progress:
         self.measures: dict[str, float] = {}
         self.began = self.shown = time.perf_counter()
         self.away = 0.0
+        self.left: float | None = None
 
     def __enter__(self) -> Progress:
         if self.bar is not None:
@@ -52,7 +53,8 @@ class Progress:
     @property
     def seconds(self) -> float:
         """Time spent training, measures and checkpoints left out."""
-        return time.perf_counter() - self.began - self.away
+        now = time.perf_counter() if self.left is None else self.left
+        return now - self.began - self.away
 
     def rate(self, step: int) -> float:
         """Samples per second since this process began."""
@@ -61,9 +63,10 @@ class Progress:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """What happens inside is not training."""
-        before = time.perf_counter()
+        self.left = time.perf_counter()
         yield
-        self.away += time.perf_counter() - before
+        self.away += time.perf_counter() - self.left
+        self.left = None
 
     # ---- showing ----
 
