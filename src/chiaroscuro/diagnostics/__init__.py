@@ -9,9 +9,11 @@ from chiaroscuro.diagnostics.duplicates import Duplicates, near_duplicates
 from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance
 from chiaroscuro.diagnostics.factors import Readout, Survival, readout, survival
 from chiaroscuro.diagnostics.figures import draw
+from chiaroscuro.diagnostics.generator import Generator, generator
 from chiaroscuro.diagnostics.hubness import Closest, Hubness, closest, hubness
 from chiaroscuro.diagnostics.measuring import About, linear_agreement, pair_rank
 from chiaroscuro.diagnostics.monitoring import monitor
+from chiaroscuro.diagnostics.movement import Effect, Movement, movement
 from chiaroscuro.diagnostics.neighbours import knn_accuracy, knn_leave_one_out
 from chiaroscuro.diagnostics.page import page
 from chiaroscuro.diagnostics.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
@@ -70,11 +72,14 @@ __all__ = [
     "Dimensions",
     "Displacements",
     "Duplicates",
+    "Effect",
     "Finding",
+    "Generator",
     "Hubness",
     "Interval",
     "Known",
     "Labelled",
+    "Movement",
     "Norms",
     "Readout",
     "Record",
@@ -96,6 +101,7 @@ __all__ = [
     "effective_rank",
     "evaluate",
     "findings",
+    "generator",
     "glance",
     "hubness",
     "interval",
@@ -106,6 +112,7 @@ __all__ = [
     "logistic_probe",
     "mean_cosine",
     "monitor",
+    "movement",
     "near_duplicates",
     "norms",
     "numerical_rank",
