@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
-from report.conftest import CLASSES, colour_of
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.report import report
 from chiaroscuro.report.packing import blob, coordinates
 from chiaroscuro.report.page import page
+from report.conftest import CLASSES, colour_of
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,13 @@ def test_the_slider_moves_the_points_and_the_charts(opened, address):
     slider.evaluate("(s) => { s.value = '0.5'; s.dispatchEvent(new Event('input')); }")
     middle = one.place(5)
     between = one.page.evaluate(
-        """() => { const m = chiaroscuro.map; const at = (t) => { m.state.t = t; return m.place(5); };
-          const [a, b] = [at(0), at(1)]; m.state.t = 0.5; return [(a[0]+b[0])/2, (a[1]+b[1])/2]; }"""
+        """() => {
+          const { map } = chiaroscuro;
+          const at = (t) => { map.state.t = t; return map.place(5); };
+          const [a, b] = [at(0), at(1)];
+          map.state.t = 0.5;
+          return [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+        }"""
     )
     box = one.page.locator("#map .stage").bounding_box()
     np.testing.assert_allclose(middle, np.add(between, (box["x"], box["y"])), atol=0.01)
@@ -192,12 +197,12 @@ def test_a_sample_of_the_grid_opens_its_neighbours(opened, address, run):
 def test_colours_spaces_axes_and_the_key(opened, address):
     one = opened(address)
     one.show_map()
-    paint = "() => { const m = chiaroscuro.map; m.draw(); m.finish(); return [m.state.colour, m.state.space, m.state.map]; }"
+    chosen = "() => ['colour', 'space', 'map'].map((name) => chiaroscuro.map.state[name])"
     one.page.get_by_label("Colour").select_option("factor corners")
     one.page.wait_for_selector(".ramp")
     one.page.get_by_label("Space").select_option("z")
     one.page.get_by_label("Axes").select_option("spectral")
-    assert one.page.evaluate(paint) == ["factor corners", "z", "spectral"]
+    assert one.page.evaluate(chosen) == ["factor corners", "z", "spectral"]
     one.page.get_by_label("Colour").select_option("label")
     names = one.page.locator("#map .key button").all_inner_texts()
     assert names == list(CLASSES)

@@ -107,14 +107,14 @@ def hostile(tmp_path_factory):
     run.write_diagnosis(
         {
             "verdict": PAYLOADS[1],
-            "measures": {p: 1.0 for p in PAYLOADS},
+            "measures": dict.fromkeys(PAYLOADS, 1.0),
             "findings": [
                 {**finding, "paper": paper, "change": PAYLOADS[18], "severity": PAYLOADS[19]}
                 for paper in papers
             ],
         }
     )
-    results = {p: {q: 0.5 for q in PAYLOADS[:3]} for p in PAYLOADS[:5]}
+    results = {p: dict.fromkeys(PAYLOADS[:3], 0.5) for p in PAYLOADS[:5]}
     (run.folder / "evaluation.json").write_text(json.dumps({"results": results}))
     labs = run.folder / "labs"
     labs.mkdir()

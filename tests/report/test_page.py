@@ -55,6 +55,18 @@ def test_every_module_is_in_the_script_and_short():
         assert len(source.splitlines()) < 450, name
 
 
+def test_links_to_papers_are_those_of_the_bibliography():
+    from chiaroscuro.references import bibliography
+
+    entries = bibliography()
+    linked = re.findall(r'^  (\w+): \["[^"]+", (?:"([^"]+)"|null)\],$', SOURCES["papers.js"], re.M)
+    assert len(linked) >= 20
+    for key, address in linked:
+        assert address.rsplit("/abs/")[-1].rsplit("doi.org/")[-1] in entries[key], key
+    used = set(re.findall(r'"([a-z]+\d{4}[a-z]*)"', "".join(SOURCES.values())))
+    assert used <= {key for key, _ in linked}
+
+
 def test_data_cannot_end_their_element():
     hostile = "</script><script>alert(1)</script><!--"
     text = page({**EMPTY, "title": hostile, "note": hostile})

@@ -10,11 +10,11 @@ import sys
 import urllib.parse
 
 import pytest
-from report.conftest import DIAGNOSIS, make_run
 
 from chiaroscuro.artifacts import Run
 from chiaroscuro.cli import main
 from chiaroscuro.report.listing import Listing
+from report.conftest import DIAGNOSIS, make_run
 
 pytest.importorskip("starlette", reason="no server: `.[view]`")
 SECRET = "the secret outside the folder"
@@ -121,7 +121,8 @@ def forged(served):
     yield from ((good, [own, ("Sec-Fetch-Site", site)]) for site in ("cross-site", "same-site"))
     token = served.token
     tokens = [
-        "/", "/?token=", f"/?token={token[:-1]}", f"/?token={token}x", f"/?token={token.swapcase()}",
+        "/", "/?token=", f"/?token={token[:-1]}", f"/?token={token}x",
+        f"/?token={token.swapcase()}",
         f"/?Token={token}", f"/?token={token}&token={token}", f"/?token=x&token={token}",
         f"/?token[]={token}", f"/?x=token={token}", "/?token=%00", f"/?token=%20{token}",
     ]  # fmt: skip
@@ -306,7 +307,7 @@ def test_curves_grow_while_a_real_training_runs(opened, tmp_path):
         row = one.page.locator('tr[data-run="new"]')
         row.wait_for(timeout=120_000)  # it appears by itself
         wait = lambda code, arg=None: one.page.wait_for_function(code, arg=arg, timeout=180_000)
-        wait("() => document.querySelector('tr[data-run=new] .loss').textContent !== '–'")
+        wait("() => /\\d/.test(document.querySelector('tr[data-run=new] .loss').textContent)")
         first = row.locator(".loss").inner_text()
         wait("(was) => document.querySelector('tr[data-run=new] .loss').textContent !== was", first)
         two = opened(server.address.split("/?")[0] + row.locator("a").get_attribute("href"))

@@ -36,8 +36,8 @@ def report(
     """Write a page about a run, several runs, or embeddings; it opens anywhere, without a network.
 
     Args:
-        subject: a `Run`, its folder, `Embeddings`, their file, a folder of any of these or of labs,
-            or a list of them to compare.
+        subject: a `Run`, its folder, `Embeddings`, their file, a `Diagnosis`, a folder of any of
+            these or of labs, or a list of them to compare.
         path: ends in `.html`.
         points: samples shown of each; more are sampled, stratified by label, and the page says so.
         maps: "tsne", "umap": computed beside the principal and spectral axes. They are slow.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,6 +89,10 @@ def _subjects(what: Any) -> Iterator[Subject]:
         return
     if isinstance(what, Run):
         yield _of_run(what)
+        return
+    if hasattr(what, "verdict") and callable(getattr(what, "json", None)):  # a `Diagnosis`
+        found = what.json()
+        yield Subject(str(found.get("subject", "diagnosis")), diagnosis=diagnosis_of(found))
         return
     need(
         isinstance(what, str | os.PathLike),
@@ -244,15 +249,14 @@ def find_labs(folder: Path) -> tuple[Lab, ...]:
 def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
     """A `diagnosis.json`, as the page shows it: `verdict`, `measures` and `findings`.
 
-    A finding has `name`, `severity`, `evidence`, `cause`, `change` (a list of `key=value` for
-    `--set`), `expect` and `paper`; what is missing is empty. What is not understood is left out of
-    the page, never of the verdict.
+    A finding has `name`, `severity`, `evidence`, `cause`, `advice`, `change` (options as one would
+    type them), `expect` and `paper`; what is missing is empty. What is not understood is left out.
 
     Example:
         >>> diagnosis_of({"findings": [{"name": "collapse", "settings": {"objective.tau": 0.2}}]})
         {'verdict': '1 note: collapse.', 'measures': {}, 'findings': [{'name': 'collapse',
-        'severity': 'note', 'evidence': '', 'cause': '', 'change': ['objective.tau=0.2'],
-        'expect': '', 'paper': ''}]}
+        'severity': 'note', 'evidence': '', 'cause': '', 'advice': '',
+        'change': ['--set objective.tau=0.2'], 'expect': '', 'paper': ''}], 'could_tell': []}
     """
     listed = found.get("findings") or []
     need(
@@ -266,6 +270,7 @@ def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": str(found.get("verdict") or _verdict(findings)),
         "measures": {k: v for k, v in measures.items() if isinstance(v, int | float)},
         "findings": findings,
+        "could_tell": [str(one) for one in found.get("could_tell") or []],
     }
 
 
@@ -281,8 +286,9 @@ def _finding(one: Mapping[str, Any]) -> dict[str, Any]:
         "name": str(one.get("name", "finding")),
         "severity": severity if severity in _SEVERITIES else "note",
         "evidence": str(one.get("evidence") or ""),
-        "cause": str(one.get("cause") or one.get("advice") or ""),
-        "change": change,
+        "cause": str(one.get("cause") or ""),
+        "advice": str(one.get("advice") or ""),
+        "change": [f"--set {shlex.quote(line)}" for line in change],
         "expect": str(one.get("expect") or ""),
         "paper": str(one.get("paper") or ""),
     }

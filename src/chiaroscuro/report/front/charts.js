@@ -1,7 +1,7 @@
 // Small charts in SVG. Each takes plain numbers and returns {node, …}; none knows what it shows.
 
 import { el, svg, responsive, refill, unique } from "./dom.js";
-import { extent, format, logTicks, ticks } from "./numbers.js";
+import { extent, format, logTicks, tickText, ticks } from "./numbers.js";
 
 const PAD = { top: 10, right: 14, bottom: 34, left: 50 };
 
@@ -22,11 +22,11 @@ function frame(width, height, x, y, names) {
   for (const tick of y.ticks) {
     const at = y.place(tick);
     parts.push(svg("line.grid", { x1: PAD.left, x2: width - PAD.right, y1: at, y2: at }));
-    parts.push(svg("text.tick", { x: PAD.left - 8, y: at + 4, "text-anchor": "end" }, format(tick)));
+    parts.push(svg("text.tick", { x: PAD.left - 8, y: at + 4, "text-anchor": "end" }, tickText(tick)));
   }
   for (const tick of x.ticks) {
     const at = x.place(tick);
-    parts.push(svg("text.tick", { x: at, y: bottom + 16, "text-anchor": "middle" }, format(tick)));
+    parts.push(svg("text.tick", { x: at, y: bottom + 16, "text-anchor": "middle" }, tickText(tick)));
   }
   parts.push(svg("line.base", { x1: PAD.left, x2: width - PAD.right, y1: bottom, y2: bottom }));
   parts.push(svg("text.axis", { x: width - PAD.right, y: height - 3, "text-anchor": "end" }, names.x));

@@ -19,7 +19,7 @@ export function compareSection(runs, open) {
   const time = shared(maps);
   const side = maps.length ? el("div.side", {}, maps.map(([run, map]) => el("figure", {}, el("figcaption", {},
     el("button.link", { type: "button", on: { click: () => open(runs.indexOf(run)) } }, run.name)), map.stage))) : null;
-  return section("compare", "Comparison",
+  return section("compare", "Side by side",
     el("p.explain", {}, `${runs.length} runs, on the same page and the same scales; a name opens the run below.`),
     side, time,
     panel("Measures", "The last epoch of each run, and how far it is from the first run in the table.", null, measures(runs)),
@@ -75,7 +75,7 @@ function curves(runs) {
   const add = (title, y, of) => {
     const series = runs.map((run, at) => ({ name: run.name, colour: category(at), dash: at ? `${4 + 2 * at} 3` : undefined, ...of(run) }))
       .filter((one) => one.y?.some((v) => v !== null));
-    if (series.some((one) => one.y.length > 1)) found.push(panel(title, "All runs, over the epochs.", null, lines(series, { x: "epoch", y }).node));
+    if (series.some((one) => one.y.length > 1)) found.push(panel(title[0].toUpperCase() + title.slice(1), "All runs, over the epochs.", null, lines(series, { x: "epoch", y }).node));
   };
   add("Loss", "Mean loss, nats", (run) => ({ x: run.training?.epochs?.epoch ?? [], y: run.training?.epochs?.mean_loss ?? [] }));
   for (const [name, y, share] of [["knn_accuracy", "Neighbours name the label, %", 100], ["effective_rank", "Effective rank of h, dimensions", 1]]) {

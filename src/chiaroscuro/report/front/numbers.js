@@ -34,7 +34,9 @@ export function format(value, figures = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (Number.isInteger(value) && size < 1e6) return value.toLocaleString("en").replaceAll(",", "\u202f");
+  if (Number.isInteger(value) && size < 1e6) {
+    return value.toLocaleString("en").replaceAll(",", "\u202f").replace("-", "\u2212");
+  }
   if (size >= 1e5 || size < 1e-3) return value.toExponential(Math.max(0, figures - 2)).replace("e+", "e");
   const digits = Math.max(0, figures - 1 - Math.floor(Math.log10(size)));
   return value.toFixed(Math.min(6, digits)).replace("-", "\u2212");
@@ -44,6 +46,13 @@ export function format(value, figures = 3) {
 export function parts(name, value) {
   const kind = unit(name);
   return kind === "%" && value !== null && value !== undefined ? [format(100 * value), "%"] : [format(value), kind];
+}
+
+// The same without needless zeros, for an axis: 0.5, not 0.500.
+export function tickText(value) {
+  const text = format(value);
+  const short = text.includes("e") ? text.replace(/\.0+e/, "e") : text.includes(".") ? text.replace(/\.?0+$/, "") : text;
+  return short.replace("e-", "e\u2212");
 }
 
 export function measure(name, value) {

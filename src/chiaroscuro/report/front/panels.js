@@ -27,11 +27,12 @@ export function trainingSection(run) {
     }
     for (const name of Object.keys(epochs).filter((key) => !HIDDEN.has(key))) {
       const share = unit(name) === "%" ? 100 : 1;
-      const y = epochs[name].map((v) => (v === null ? null : share * v));
+      const at = epochs[name].map((v, k) => [epochs.epoch[k], v]).filter(([, v]) => v !== null);
+      const [x, y] = [at.map(([epoch]) => epoch), at.map(([, v]) => share * v)];
       const title = measureName(name);
       found.push(panel(title[0].toUpperCase() + title.slice(1), "Measured on held-out data while training; it decides nothing.", null,
-        lines([{ name: title, x: epochs.epoch, y, colour: category(1) }],
-          { x: "epoch", y: unit(name) || "value" }, { marks: true }).node));
+        lines([{ name: title, x, y, colour: category(1) }],
+          { x: "epoch", y: unit(name) || "value" }, { marks: at.length < 40 }).node));
     }
     return found.length ? found : [empty("Nothing is recorded yet. Training writes here as it goes on.")];
   };
@@ -51,7 +52,7 @@ export function geometrySection(run, followers) {
   const top = run.frames.length - 1;
   const spectrum = lines(spectra(top), { x: "rank", y: "Singular value, share of the largest", title: "Spectrum" },
     { log: { y: true }, range: { y: [1e-4, 1] } });
-  const hist = el("div");
+  const hist = el("div.columns");
   const histograms = spaces.map((space) => {
     const width = (at) => densities(run.frames[at][space].similarities);
     const chart = lines(width(top), { x: "cosine", y: `Density, ${spaceName(space)}` },
@@ -64,11 +65,13 @@ export function geometrySection(run, followers) {
     x: run.frames.map((frame) => frame[space].alignment), y: run.frames.map((frame) => frame[space].uniformity),
   }));
   const path = paths.length ? plane(paths, { x: "alignment: squared distance of views", y: "Uniformity, nats" }) : null;
+  let shown = top;
   followers.push((at, epoch) => {
-    if (!Number.isInteger(at)) return;
+    path?.cursor(run.epochs[at] ?? epoch);
+    if (at === shown) return;
+    shown = at;
     spectrum.update(spectra(at));
     for (const update of histograms) update(at);
-    path?.cursor(run.epochs[at] ?? epoch);
   });
   const last = run.frames[top];
   const ranks = spaces.map((space) => `${format(last[space].effective_rank)} of ${run.spaces[space].d} in ${space}`);
@@ -78,8 +81,13 @@ export function geometrySection(run, followers) {
     panel("Alignment and uniformity", "The path of training: to the left, views of a sample agree; downwards, samples spread over the sphere.",
       "wang2020alignuniform",
       path ? path.node : empty("Two views of each sample are needed (h1, h2, z1, z2). Training with snapshots leaves them:", "chiaro train PRESET --out RUN")),
-    panel("Similarities", "Cosines of positives, of negatives, and of false negatives (other samples of the same label, which the objective pushes apart).",
-      "cosentino2022", hist)));
+    wide(panel("Similarities", "Cosines of positives, of negatives, and of false negatives (other samples of the same label, which the objective pushes apart).",
+      "cosentino2022", hist))));
+}
+
+function wide(node) {
+  node.classList.add("wide");
+  return node;
 }
 
 function densities(found) {
@@ -96,7 +104,8 @@ export function graphSection(run) {
   const panels = Object.entries(run.spaces).flatMap(([space, own]) => {
     const { graph } = own;
     const values = graph.eigenvalues;
-    const gap = values.slice(1).reduce((best, v, at) => (v - values[at] > best[0] ? [v - values[at], at + 1] : best), [0, 1]);
+    // the gap after the first says only that the graph hangs together
+    const gap = values.slice(2).reduce((best, v, at) => (v - values[at + 1] > best[0] ? [v - values[at + 1], at + 2] : best), [0, 2]);
     const eigen = panel(`Graph of ${spaceName(space)}`,
       `Eigenvalues of the Laplacian of the ${format(graph.n_edges)} edges between nearest neighbours; a gap after the k-th suggests k clusters, here ${gap[1]}.`,
       "tan2024", lines([{ name: "eigenvalue", x: values.map((_, at) => at + 1), y: values, colour: category(4) }],

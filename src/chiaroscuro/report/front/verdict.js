@@ -10,13 +10,13 @@ const SIGNS = { critical: "✕", warning: "!", note: "i" };
 
 function finding(one) {
   const line = (name, text) => (text ? [el("dt", {}, name), el("dd", {}, text)] : []);
-  const sets = one.change.map((change) => `--set ${change}`);
   return el("li.finding", { class: `finding ${one.severity}` },
     el("div.mark", { "aria-hidden": "true" }, SIGNS[one.severity]),
     el("div", {},
       el("h4", {}, one.name.replaceAll("_", " "), el("span.severity", {}, one.severity)),
       el("dl", {}, line("evidence", one.evidence), line("cause", one.cause),
-        sets.length ? [el("dt", {}, "change"), el("dd", {}, sets.map(copyable))] : [],
+        line("advice", one.advice),
+        one.change.length ? [el("dt", {}, "change"), el("dd", {}, one.change.map(copyable))] : [],
         line("expect", one.expect),
         one.paper ? [el("dt", {}, "paper"), el("dd", {}, paperLink(one.paper, el))] : [])));
 }
@@ -70,7 +70,11 @@ export function verdictSection(run) {
   const body = diagnosis
     ? [diagnosis.findings.length ? el("ol.findings", {}, diagnosis.findings.map(finding)) : null]
     : [empty("Nobody has diagnosed this yet. The diagnosis names what is wrong and which setting to change:",
-      `chiaro diagnose ${where}`)];
+      run.training ? `chiaro diagnose ${where} --out ${where}` : `chiaro diagnose ${where}`)];
+  const more = diagnosis?.could_tell?.length
+    ? el("details", {}, el("summary", {}, "What more could be said, and what it takes"),
+      el("ul.notes", {}, diagnosis.could_tell.map((text) => el("li", {}, text))))
+    : null;
   const measures = Object.entries(diagnosis?.measures ?? {});
   const all = measures.length
     ? el("details", {}, el("summary", {}, `All ${measures.length} measures`),
@@ -79,5 +83,5 @@ export function verdictSection(run) {
           el("tr", {}, el("th", { scope: "row" }, measureName(name)), el("td", {}, measure(name, value))))))))
     : null;
   const sentence = diagnosis ? el("p.verdict", {}, diagnosis.verdict) : null;
-  return section("verdict", "Verdict", sentence, headline(run), ...body, all, accuracies(run));
+  return section("verdict", "Verdict", sentence, headline(run), ...body, all, more, accuracies(run));
 }
