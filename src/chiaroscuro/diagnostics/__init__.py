@@ -11,6 +11,7 @@ from chiaroscuro.diagnostics.factors import Readout, Survival, readout, survival
 from chiaroscuro.diagnostics.figures import draw
 from chiaroscuro.diagnostics.generator import Generator, generator
 from chiaroscuro.diagnostics.hubness import Closest, Hubness, closest, hubness
+from chiaroscuro.diagnostics.matching import retrieval, zero_shot_accuracy
 from chiaroscuro.diagnostics.measuring import About, linear_agreement, pair_rank
 from chiaroscuro.diagnostics.monitoring import monitor
 from chiaroscuro.diagnostics.movement import Effect, Movement, movement
@@ -34,7 +35,6 @@ from chiaroscuro.diagnostics.regions import (
     local_unexplained,
     regions,
 )
-from chiaroscuro.diagnostics.retrieval import retrieval, zero_shot_accuracy
 from chiaroscuro.diagnostics.rows import Labelled
 from chiaroscuro.diagnostics.spectrum import (
     Decay,

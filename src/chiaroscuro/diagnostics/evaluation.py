@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.diagnostics.matching import retrieval, zero_shot_accuracy
 from chiaroscuro.diagnostics.neighbours import knn_accuracy
 from chiaroscuro.diagnostics.probe import PROBES
-from chiaroscuro.diagnostics.retrieval import retrieval, zero_shot_accuracy
 from chiaroscuro.diagnostics.rows import Labelled
 from chiaroscuro.errors import need
 

@@ -1,6 +1,5 @@
 """Retrieval against a naive loop, an enumeration of tie-breaks and closed forms; zero-shot."""
 
-import importlib
 import itertools
 import math
 
@@ -8,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from chiaroscuro.diagnostics import retrieval, zero_shot_accuracy
-from chiaroscuro.diagnostics.retrieval import Found, first_places
+from chiaroscuro.diagnostics import matching, retrieval, zero_shot_accuracy
+from chiaroscuro.diagnostics.matching import Found, first_places
 from chiaroscuro.errors import InputError
 
-MODULE = importlib.import_module("chiaroscuro.diagnostics.retrieval")
 PLACES = (1, 5, 10)
 
 
@@ -40,8 +38,8 @@ def check(found, ranks):
 
 @pytest.mark.parametrize("tile", [7, 1000])
 def test_one_text_each_is_the_naive_loop(tile, monkeypatch):
-    monkeypatch.setattr(MODULE, "QUERIES", tile)
-    monkeypatch.setattr(MODULE, "CANDIDATES", 2 * tile)
+    monkeypatch.setattr(matching, "QUERIES", tile)
+    monkeypatch.setattr(matching, "CANDIDATES", 2 * tile)
     images, texts = pairs()
     found = retrieval(images, texts)
     same = lambda i, j: i == j
