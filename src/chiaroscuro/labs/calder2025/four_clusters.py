@@ -392,7 +392,7 @@ LABELS = ("-3", "-1", "1", "3")
 
 
 def circle(axis: Any, points: list, before: list | None, title: str) -> None:
-    """One moment: clusters in colour on the circle, arrows along the last movement."""
+    """One moment: clusters in colour on the circle, arrows along the last movement, capped."""
     turn = [2 * math.pi * i / 120 for i in range(121)]
     axis.plot([math.cos(t) for t in turn], [math.sin(t) for t in turn], color="#dcdcdc", lw=1)
     per = len(points) // 4
@@ -401,8 +401,12 @@ def circle(axis: Any, points: list, before: list | None, title: str) -> None:
         x, y = ([p[k] for p in part] for k in (0, 1))
         if before is not None:
             past = before[c * per : (c + 1) * per]
-            u = [a - b[0] for a, b in zip(x, past, strict=True)]
-            v = [a - b[1] for a, b in zip(y, past, strict=True)]
+            moves = [(a - p[0], b - p[1]) for a, b, p in zip(x, y, past, strict=True)]
+            sizes = [max(math.hypot(*move), 1e-12) for move in moves]
+            u, v = (
+                [move[k] * min(1.0, 0.3 / size) for move, size in zip(moves, sizes, strict=True)]
+                for k in (0, 1)
+            )
             colour = style.COLOURS[c]
             axis.quiver(
                 x, y, u, v, color=colour, alpha=0.45, scale=1, scale_units="xy", angles="xy",

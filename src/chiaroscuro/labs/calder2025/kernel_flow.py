@@ -194,9 +194,10 @@ def figure(result: dict[str, Any]) -> Any:
             axis.plot(steps, row["over n"], color=colour, linestyle=":", linewidth=1)
         guide = [rows[0]["total"][-1] * 0.3 * s / steps[-1] for s in steps]
         axis.plot(steps, guide, color=style.GREY, linestyle="--", linewidth=0.8)
-        axis.text(steps[3], guide[3] * 0.25, "slope 1", color=style.GREY, fontsize=8)
+        axis.text(steps[-1], guide[-1] * 0.12, "slope 1", color=style.GREY, fontsize=8)
         axis.set_xscale("log")
         axis.set_yscale("log")
+        axis.set_ylim(1e-9, 4)
         style.label(axis, "step lr", "relative error of -K grad L", name)
-    axes[0, 0].legend(title="dotted: with a further 1/n", title_fontsize=7.5)
+    axes[0, 0].legend(title="dotted: with a further 1/n", title_fontsize=7.5, loc="lower right")
     return canvas

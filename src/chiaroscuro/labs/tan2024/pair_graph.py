@@ -219,7 +219,10 @@ def figure(result: dict[str, Any]) -> Any:
     style.label(forms, "form", "error of H", "the identity on toys")
     for row in result["gaps"]:
         spread, size = zip(*row, strict=True)
-        gap.plot(spread, size, "o-", color=style.COLOURS[0], alpha=0.6)
+        gap.plot(spread, size, color=style.GREY, alpha=0.5, linewidth=0.8)
+    spread, size = np.array(result["gaps"]).mean(axis=0).T.tolist()
+    gap.plot(spread, size, "o-", label="mean over seeds")
+    gap.legend()
     style.label(
         gap, "spread of degrees (std / mean)", "relative gap", "pairs drawn instead of objects"
     )
