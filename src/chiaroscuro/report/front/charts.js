@@ -4,6 +4,14 @@ import { el, svg, responsive, refill, unique } from "./dom.js";
 import { extent, format, logTicks, tickText, ticks } from "./numbers.js";
 
 const PAD = { top: 10, right: 14, bottom: 34, left: 50 };
+const BASE = { ...PAD };
+
+// Margins and heights follow the size of the text.
+function grown(height) {
+  const share = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+  for (const side of Object.keys(BASE)) PAD[side] = BASE[side] * share;
+  return height * share;
+}
 
 function axis(low, high, from, to, log) {
   const place = log
@@ -26,7 +34,7 @@ function frame(width, height, x, y, names) {
   }
   for (const tick of x.ticks) {
     const at = x.place(tick);
-    parts.push(svg("text.tick", { x: at, y: bottom + 16, "text-anchor": "middle" }, tickText(tick)));
+    parts.push(svg("text.tick", { x: at, y: bottom + PAD.bottom / 2, "text-anchor": "middle" }, tickText(tick)));
   }
   parts.push(svg("line.base", { x1: PAD.left, x2: width - PAD.right, y1: bottom, y2: bottom }));
   parts.push(svg("text.axis", { x: width - PAD.right, y: height - 3, "text-anchor": "end" }, names.x));
@@ -59,7 +67,7 @@ function legend(series) {
 }
 
 // series: [{name, x, y, colour, dash?, area?}]; names: {x, y, title}; log: {x?, y?}
-export function lines(series, names, { log = {}, height = 210, range = {}, marks = false } = {}) {
+export function lines(series, names, { log = {}, height: tall = 210, range = {}, marks = false } = {}) {
   const holder = el("div.chart");
   const node = el("figure.plot", {}, el("figcaption", {}, names.y), holder);
   const keys = el("div");
@@ -69,6 +77,7 @@ export function lines(series, names, { log = {}, height = 210, range = {}, marks
   let current = series;
   let moveCursor = () => {};
   const draw = (width) => {
+    const height = grown(tall);
     const usable = (values, isLog) => (isLog ? values.filter((v) => v > 0) : values);
     let [x0, x1] = extent(usable(current.flatMap((s) => [...s.x]), log.x));
     let [y0, y1] = extent(usable(current.flatMap((s) => [...s.y]), log.y));
@@ -163,13 +172,14 @@ function describe(series, names) {
 }
 
 // A path through a plane: [{name, x, y, colour, at: labels}]; the last point is large.
-export function plane(series, names, { height = 300 } = {}) {
+export function plane(series, names, { height: tall = 300 } = {}) {
   const holder = el("div.chart");
   const node = el("figure.plot", {}, el("figcaption", {}, names.y), holder, el("div"));
   const id = unique("plane");
   let position = null;
   let mark = () => {};
   const draw = (width) => {
+    const height = grown(tall);
     const pad = (low, high) => [low - 0.08 * (high - low || 1), high + 0.08 * (high - low || 1)];
     const x = axis(...pad(...extent(series.flatMap((s) => s.x))), PAD.left, width - PAD.right);
     const y = axis(...pad(...extent(series.flatMap((s) => s.y))), height - PAD.bottom, PAD.top);

@@ -37,6 +37,13 @@ export function unique(stem) {
   return `${stem}-${names}`;
 }
 
+// Words between backticks are code.
+export function prose(text) {
+  const parts = text.split("`");
+  if (parts.length % 2 === 0) return [text]; // one of them is only a letter
+  return parts.map((part, at) => (at % 2 ? el("code", {}, part) : part));
+}
+
 // A command or setting that one click copies.
 export function copyable(text) {
   const said = el("span.said", { "aria-live": "polite" });

@@ -10,7 +10,7 @@ import { card } from "./samples.js";
 const NEAR = 14; // pixels at which a point counts as hovered
 const MOST_LINES = 4000;
 
-export function pointMap(run, { height = 520, onSelect = () => {}, small = false } = {}) {
+export function pointMap(run, { height = 34, onSelect = () => {}, small = false } = {}) {
   const forced = new URLSearchParams(location.search).get("renderer");
   const ground = el("canvas.ground");
   const over = el("canvas.over");
@@ -314,7 +314,8 @@ export function pointMap(run, { height = 520, onSelect = () => {}, small = false
 
   const redraw = responsive(stage, (width) => {
     const ratio = Math.min(2, devicePixelRatio || 1);
-    const tall = small ? Math.min(width, 320) : Math.min(height, Math.max(320, width * 0.72));
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+    const tall = small ? Math.min(width, 20 * rem) : Math.min(height * rem, Math.max(320, width * 0.72));
     stage.style.height = `${tall}px`;
     size = { width, height: tall, ratio };
     fitted = null;

@@ -1,6 +1,6 @@
 // What is wrong and what to change; the numbers that say so.
 
-import { copyable, el } from "./dom.js";
+import { copyable, el, prose } from "./dom.js";
 import { heat } from "./charts.js";
 import { format, measure, measureName, parts } from "./numbers.js";
 import { paperLink } from "./papers.js";
@@ -9,7 +9,7 @@ import { empty, panel, section } from "./panel.js";
 const SIGNS = { critical: "✕", warning: "!", note: "i" };
 
 function finding(one) {
-  const line = (name, text) => (text ? [el("dt", {}, name), el("dd", {}, text)] : []);
+  const line = (name, text) => (text ? [el("dt", {}, name), el("dd", {}, prose(text))] : []);
   return el("li.finding", { class: `finding ${one.severity}` },
     el("div.mark", { "aria-hidden": "true" }, SIGNS[one.severity]),
     el("div", {},
@@ -82,6 +82,6 @@ export function verdictSection(run) {
         el("table.plain", {}, el("tbody", {}, measures.map(([name, value]) =>
           el("tr", {}, el("th", { scope: "row" }, measureName(name)), el("td", {}, measure(name, value))))))))
     : null;
-  const sentence = diagnosis ? el("p.verdict", {}, diagnosis.verdict) : null;
+  const sentence = diagnosis ? el("p.verdict", {}, prose(diagnosis.verdict)) : null;
   return section("verdict", "Verdict", sentence, headline(run), ...body, all, more, accuracies(run));
 }
