@@ -78,7 +78,7 @@ def device_of(settings: Settings) -> torch.device:
 
 def save(state: State, run: Run, keep: int) -> None:
     """Write a checkpoint, from the first rank; all ranks have to call this."""
-    random = gather_rows(torch.get_rng_state()[None])
+    random = gather_rows(_random_state(next(state.networks.parameters()).device)[None])
 
     def write() -> None:
         slow = {name: getattr(state, name) for name in ("target", "average")}
@@ -129,7 +129,22 @@ def _put_back(state: State, step: int, saved: dict, run: Run) -> None:
     if state.queue is not None:
         state.queue = saved["queue"].to(state.queue.device)
     state.oldest, state.step, state.losses = saved["oldest"], step, saved["losses"]
-    torch.set_rng_state(random[rank()].clone())
+    _set_random_state(random[rank()], next(state.networks.parameters()).device)
+
+
+def _random_state(device: torch.device) -> Tensor:
+    """The state of torch's generators as bytes: the CPU's, then that of the networks' device."""
+    states = [torch.get_rng_state()]
+    if device.type == "cuda":
+        states.append(torch.cuda.get_rng_state(device))
+    return torch.cat(states)
+
+
+def _set_random_state(saved: Tensor, device: torch.device) -> None:
+    size = len(torch.get_rng_state())
+    torch.set_rng_state(saved[:size].clone())
+    if device.type == "cuda" and len(saved) > size:
+        torch.cuda.set_rng_state(saved[size:].clone(), device)
 
 
 def _as_laid_out(optimiser: torch.optim.Optimizer) -> None:
