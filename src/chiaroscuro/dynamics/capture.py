@@ -143,14 +143,11 @@ def _by_layer(z: Tensor, calls: list[_Call]) -> dict[Any, list[tuple[Tensor, Ten
     """Inputs (n, ...) and gradients of outputs (n, d, ...) of each layer that goes row by row."""
     n, d = z.shape
     ys = [call.y for call in calls]
-    ends = []
-    for row in (0, n - 1):
-        u = torch.ones_like(z)
-        u[row] = 0
-        ends.append([g[row : row + 1] if len(g) == n else g for g in _backward(z, u, ys)])
+    u = torch.ones_like(z)
+    u[[0, -1]] = 0  # nothing of the first and last outputs, so nothing to the first and last rows
     alone = [
-        _goes_by_sample(call, n) and not one.any() and not two.any()
-        for call, one, two in zip(calls, *ends, strict=True)
+        _goes_by_sample(call, n) and not g[[0, -1]].any()
+        for call, g in zip(calls, _backward(z, u, ys), strict=True)
     ]
     mixed = {call.layer for call, good in zip(calls, alone, strict=True) if not good}
     kept = [call for call in calls if call.layer not in mixed]
