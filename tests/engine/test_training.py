@@ -322,7 +322,7 @@ def test_every_preset_takes_steps(tmp_path, name):
         sized += [f"network.{p}=Projector(d=16, last='none')" for p in ("projector", "predictor")]
     if full.network.queue:
         sized += ["network.queue=32"]
-    if "width=2048" in full.network.projector:
+    if "d=2048" in full.network.projector:
         sized += ["network.projector=Projector(d=64, depth=3, width=64, last='none')"]
     run = train(read_settings(name, [*TINY, *sized]), tmp_path / "run")
     step, arrays = weights(run)
