@@ -1,7 +1,9 @@
 """Diagnostics: functions of embeddings. Spectrum, sphere, neighbours, probes; evaluation."""
 
 from chiaroscuro.diagnostics.advice import Finding, Known, findings
+from chiaroscuro.diagnostics.agreement import adjusted_rand, mutual_information
 from chiaroscuro.diagnostics.anatomy import Anatomy, Contrast, anatomy
+from chiaroscuro.diagnostics.clusters import GraphClusters, graph_clusters
 from chiaroscuro.diagnostics.controls import Control, Interval, interval, shuffled
 from chiaroscuro.diagnostics.diagnosis import Diagnosis, diagnose
 from chiaroscuro.diagnostics.dimensions import Dimensions, dimensions
@@ -16,6 +18,12 @@ from chiaroscuro.diagnostics.measuring import About, linear_agreement, pair_rank
 from chiaroscuro.diagnostics.monitoring import monitor
 from chiaroscuro.diagnostics.movement import Effect, Movement, movement
 from chiaroscuro.diagnostics.neighbours import knn_accuracy, knn_leave_one_out
+from chiaroscuro.diagnostics.neural import (
+    ClusterKernel,
+    cluster_kernel,
+    kernel_alignment,
+    sample_kernel,
+)
 from chiaroscuro.diagnostics.page import page
 from chiaroscuro.diagnostics.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
 from chiaroscuro.diagnostics.projector import (
@@ -65,6 +73,7 @@ __all__ = [
     "Anatomy",
     "Augmentations",
     "Closest",
+    "ClusterKernel",
     "Contrast",
     "Control",
     "Decay",
@@ -75,6 +84,7 @@ __all__ = [
     "Effect",
     "Finding",
     "Generator",
+    "GraphClusters",
     "Hubness",
     "Interval",
     "Known",
@@ -87,11 +97,13 @@ __all__ = [
     "Spectrum",
     "Survival",
     "absolute_rank",
+    "adjusted_rand",
     "affine_maps",
     "alignment",
     "anatomy",
     "augmentations",
     "closest",
+    "cluster_kernel",
     "decay",
     "diagnose",
     "dimensions",
@@ -103,8 +115,10 @@ __all__ = [
     "findings",
     "generator",
     "glance",
+    "graph_clusters",
     "hubness",
     "interval",
+    "kernel_alignment",
     "knn_accuracy",
     "knn_leave_one_out",
     "linear_agreement",
@@ -113,6 +127,7 @@ __all__ = [
     "mean_cosine",
     "monitor",
     "movement",
+    "mutual_information",
     "near_duplicates",
     "norms",
     "numerical_rank",
@@ -123,6 +138,7 @@ __all__ = [
     "regions",
     "retrieval",
     "ridge_probe",
+    "sample_kernel",
     "sgd_probe",
     "shuffled",
     "singular_values",
