@@ -29,7 +29,7 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
     space: Object.keys(run.spaces)[0], map: "PCA", colour: null, t: run.epochs.length - 1,
     zoom: 1, centre: [0.5, 0.5], lasso: true, selected: null, only: null, at: null, pairs: false, edges: false,
   };
-  let size = { width: 0, height: 0, ratio: 1 };
+  let size = { width: 0, height: 0, ratio: 1, rem: 16 };
   let drawn = null;
   let fitted = null;
   let path = null;
@@ -104,7 +104,7 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
     if (fitted !== `${state.space}/${state.map}`) fit();
     const v = view();
     const { ratio } = size;
-    const dot = (small ? 3.5 : n > 20000 ? 3 : n > 4000 ? 4 : 6) * ratio * Math.min(2.2, Math.max(1, Math.sqrt(state.zoom / 1.5)));
+    const dot = (small ? 3.5 : n > 20000 ? 3 : n > 4000 ? 4 : 6) * ratio * (size.rem / 16) * Math.min(2.2, Math.max(1, Math.sqrt(state.zoom / 1.5)));
     const key = `${state.space}/${state.map}`;
     if (drawn !== key) {
       points.frames(all(), n);
@@ -289,18 +289,19 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
     const at = among.indexOf(state.at);
     return among[(at + by + among.length) % among.length] ?? null;
   }
-  // all points of all epochs, as large as they fit
+  // all points of this epoch, as large as they fit
   function fit() {
     const p = all();
     const low = [65535, 65535];
     const high = [0, 0];
-    for (let at = 0; at < p.length; at += 1) {
+    const from = Math.round(state.t) * n * 2;
+    for (let at = from; at < from + 2 * n; at += 1) {
       low[at & 1] = Math.min(low[at & 1], p[at]);
       high[at & 1] = Math.max(high[at & 1], p[at]);
     }
     state.centre = [0, 1].map((axis) => (low[axis] + high[axis]) / 2 / 65535);
-    const room = [size.width, size.height].map((side, axis) => side / ((high[axis] - low[axis]) / 65535 + 0.02));
-    state.zoom = Math.min(...room) / Math.min(size.width, size.height);
+    const room = [size.width, size.height].map((side, axis) => side / ((high[axis] - low[axis]) / 65535 + 0.001));
+    state.zoom = Math.min(400, Math.min(...room) / Math.min(size.width, size.height));
     fitted = `${state.space}/${state.map}`;
     ask();
   }
@@ -317,7 +318,7 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
     const tall = small ? Math.min(width, 20 * rem) : Math.min(height * rem, Math.max(320, width * 0.72));
     stage.style.height = `${tall}px`;
-    size = { width, height: tall, ratio };
+    size = { width, height: tall, ratio, rem };
     fitted = null;
     for (const canvas of [ground, over]) {
       canvas.width = Math.round(width * ratio);
