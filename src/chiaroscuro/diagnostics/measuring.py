@@ -209,14 +209,14 @@ def _pairs(
     apart = (unit(_tensor(x1)) - unit(_tensor(x2))).square().sum(dim=1).numpy()
     out.controls[f"{prefix}alignment"] = aligned = shuffled(alignment, x1, x2, seed=seed)
     out.intervals[f"{prefix}alignment"] = interval(np.mean, apart, replace=True, seed=seed)
-    ranked = shuffled(pair_rank, x1[:FEW], x2[:FEW], repeats=5, seed=seed)
+    ranked = shuffled(pair_rank, x1, x2, repeats=2, seed=seed)
     out.controls[f"{prefix}pair_rank"] = ranked
     out.numbers[f"{prefix}alignment"] = aligned.value
     out.numbers[f"{prefix}pair_rank"] = ranked.value
     if "pair_alignment" in out.numbers:  # z comes first: it is what the objective sees
         return
     out.numbers |= {"pair_alignment": aligned.value, "pair_alignment_shuffled": aligned.mean}
-    out.numbers["pair_rank"] = ranked.value
+    out.numbers |= {"pair_nearer": ranked.value, "pair_error": 0.29 / math.sqrt(len(x1))}
     labels = None if embeddings.labels is None else embeddings.labels[some]
     if labels is not None and (labels < 0).any():
         labels = None

@@ -8,19 +8,20 @@ from chiaroscuro.diagnostics.advice.finding import Finding, Known, replaced
 
 __all__ = ["mispaired_views", "strong_views", "weak_views"]
 
-NEARER = 0.60
-"""Share of other samples that a positive must be nearer than; 0.5 is chance."""
-HARDLY = 0.85
+SURE = 3.5
+"""Standard errors by which positives must be nearer than chance to be pairs at all."""
+HARDLY = 0.80
+"""Share of other samples that a positive should be nearer than; 0.5 is chance."""
 TIGHT = 0.01
 """Squared distance of positives as a share of that of strangers: below it views change nothing."""
 
 
 def mispaired_views(known: Known) -> Finding | None:
     """A positive is no nearer than a stranger: row i of one view is not row i of the other."""
-    if not known.has("pair_rank", "pair_alignment", "pair_alignment_shuffled"):
+    if not known.has("pair_nearer", "pair_error"):
         return None
-    nearer = known["pair_rank"]
-    if nearer >= NEARER:
+    nearer = known["pair_nearer"]
+    if nearer >= 0.5 + SURE * known["pair_error"]:
         return None
     return Finding(
         name="mispaired_views",
@@ -41,10 +42,10 @@ def mispaired_views(known: Known) -> Finding | None:
 
 def strong_views(known: Known) -> Finding | None:
     """A positive is nearer than most strangers, but not by much: the views destroy the content."""
-    if not known.has("pair_rank"):
+    if not known.has("pair_nearer", "pair_error"):
         return None
-    nearer = known["pair_rank"]
-    if not NEARER <= nearer < HARDLY:
+    nearer = known["pair_nearer"]
+    if not 0.5 + SURE * known["pair_error"] <= nearer < HARDLY:
         return None
     return Finding(
         name="strong_views",
@@ -54,8 +55,8 @@ def strong_views(known: Known) -> Finding | None:
             f"{known['pair_alignment']:.3f}, with shuffled pairs "
             f"{known['pair_alignment_shuffled']:.3f}"
         ),
-        cause="the augmentation removes most of what tells samples apart",
-        advice="weaken the views",
+        cause="the views remove most of what tells samples apart, or training has hardly begun",
+        advice="weaken the views; train longer",
         settings=_strength(known, 0.5),
         expect=f"a positive nearer than {100 * HARDLY:.0f} % of the others",
         paper="chen2020simclr",
