@@ -75,7 +75,7 @@ def test_a_stream_that_is_left_ends_its_workers():
     stream = steps(Column(24)).stream(0, 300, 2)
     next(stream)
     assert len(multiprocessing.active_children()) == 2
-    del stream
+    stream.close()
     assert multiprocessing.active_children() == []
 
 

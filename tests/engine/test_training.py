@@ -27,6 +27,7 @@ from chiaroscuro.engine import (
     step,
     tokens,
     train,
+    training,
 )
 from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.models import MLP, Projector
@@ -190,6 +191,26 @@ def test_killed_at_any_moment_and_resumed_it_ends_the_same(tmp_path):
     assert whole[0] == 4
     for where, count, _ in moments:
         equal(whole, weights(Run.open(tmp_path / f"{where}-{count}")))
+
+
+def test_a_second_ctrl_c_is_not_waited_for(tmp_path, points, monkeypatch):
+    """But what a launcher passes on at once is no second one."""
+    settings, seen = small(points), []
+
+    def twice(*args):
+        seen.append(1)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(step, "_follow", twice)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, tmp_path / "one")
+    assert weights(Run.open(tmp_path / "one"))[0] == len(seen) == 1
+    monkeypatch.setattr(training, "AGAIN", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, tmp_path / "two")
+    assert checkpoints.latest_good(tmp_path / "two" / "checkpoints").checkpoint is None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_ctrl_c_on_the_command_line_is_130(tmp_path, points):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -78,18 +78,18 @@ class Steps(TorchDataset):
         y = None if self.labels is None else torch.from_numpy(self.labels[indices])
         return x1, x2, y
 
-    def stream(self, start: int, stop: int, workers: int = 0) -> Iterator[Batch]:
-        """The batches of steps `start` to `stop`, in order.
+    def stream(self, start: int, stop: int, workers: int = 0) -> Generator[Batch, None, None]:
+        """The batches of steps `start` to `stop`, in order; to be closed where it is left early.
 
         Args:
             start, stop: as for `range`.
             workers: processes that prepare them ahead; 0 prepares each when it is asked for.
         """
         steps = range(start, stop)
-        return map(self.__getitem__, steps) if workers == 0 else _ahead(self, steps, workers)
+        yield from map(self.__getitem__, steps) if workers == 0 else _ahead(self, steps, workers)
 
 
-def _ahead(batches: Steps, steps: range, workers: int) -> Iterator[Batch]:
+def _ahead(batches: Steps, steps: range, workers: int) -> Generator[Batch, None, None]:
     """The same, by worker processes; they end when the iterator is closed, or their parent does."""
     with warnings.catch_warnings():
         # more workers than cores is slow, not wrong

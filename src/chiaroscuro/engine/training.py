@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -41,6 +42,9 @@ from chiaroscuro.engine.stream import Steps, watched_workers
 from chiaroscuro.errors import InputError, need
 
 __all__ = ["Callback", "Moment", "train"]
+
+AGAIN = 1.0
+"""Seconds after which a Ctrl-C is another one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +83,7 @@ def train(
 
     Under `torchrun` every rank takes its part of each batch, and the loss sees all of it. Ctrl-C
     finishes the step, writes a checkpoint and raises `KeyboardInterrupt`; a second one stops at
-    once.
+    once. The run folder has to be one that all ranks see.
 
     Args:
         settings: `Settings`, a preset's name, a TOML file or text, or a dictionary.
@@ -131,10 +135,14 @@ def _loop(training: _Training, state: State, run: Run, bad: Sequence[str]) -> No
     settings, steps, per_epoch = training.settings, training.steps, training.batches.per_epoch
     device, saving = device_of(settings), settings.saving
     networks = in_parallel(as_compiled(state.networks) if settings.compile else state.networks)
-    stream = training.batches.stream(state.step, steps, settings.data.workers)
+    ahead = training.batches.stream(state.step, steps, settings.data.workers)
     shown = Progress(training.progress if is_first() else None, steps, state.step, settings.batch)
     state.networks.train()
-    with shown, _recording(training.loggers, run) as record:
+    with (
+        shown,
+        contextlib.closing(ahead) as stream,
+        _recording(training.loggers, run) as record,
+    ):
         for sentence in bad:
             shown.say(sentence)
         while state.step < steps:
@@ -177,8 +185,8 @@ def _recording(
         run.append(entry, durable)
         for logger in loggers:
             if logger not in begun:
-                begun.append(logger)
                 logger.begin(run, int(entry["step"]))
+                begun.append(logger)
             logger.record(entry)
 
     try:
@@ -286,16 +294,19 @@ def _same(now: Mapping[str, Any], then: Mapping[str, Any], out: str, under: str 
 
 @contextlib.contextmanager
 def _asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed; a second one is not waited for."""
+    """Whether Ctrl-C was pressed; a second one is not waited for.
+
+    A launcher passes on the Ctrl-C that its ranks have seen already: at once is not a second time.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    asked: list[int] = []
+    asked: list[float] = []
 
     def note(number: int, frame: Any) -> None:
-        if asked:
+        asked.append(time.monotonic())
+        if asked[-1] - asked[0] > AGAIN:
             raise KeyboardInterrupt
-        asked.append(number)
 
     before = signal.signal(signal.SIGINT, note)
     try:
