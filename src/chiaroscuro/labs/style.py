@@ -100,10 +100,26 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     with matplotlib.rc_context(_HOUSE):
         figure.savefig(paths[0], metadata={"Software": None})
         with Image.open(paths[0]) as picture:  # a palette makes it a third of the size
-            few = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+            few = _few_colours(picture)
         few.save(paths[0], optimize=True)
         figure.savefig(paths[1], metadata={"Date": None, "Creator": None})
     return paths
+
+
+def _few_colours(picture: Any) -> Any:
+    """The picture in tints of our own colours and greys, no matter how few pixels have them."""
+    from PIL import Image
+
+    palette = []
+    for colour in (*COLOURS, GREY):
+        red_green_blue = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        for share in range(1, 21):
+            palette += [round(255 + (x - 255) * share / 20) for x in red_green_blue]
+    for grey in range(0, 256, 3):
+        palette += [grey] * 3
+    board = Image.new("P", (1, 1))
+    board.putpalette(palette[: 3 * 255] + [255] * 3)
+    return picture.convert("RGB").quantize(palette=board, dither=Image.Dither.NONE)
 
 
 def animate(frames: Iterable[Figure], path: Path, milliseconds: int = 120) -> None:
@@ -118,8 +134,7 @@ def animate(frames: Iterable[Figure], path: Path, milliseconds: int = 120) -> No
             canvas = FigureCanvasAgg(frame)
             canvas.draw()
             size, pixels = canvas.get_width_height(), bytes(canvas.buffer_rgba())
-            picture = Image.frombytes("RGBA", size, pixels).convert("RGB")
-            pictures.append(picture.quantize(24, dither=Image.Dither.NONE))
+            pictures.append(_few_colours(Image.frombytes("RGBA", size, pixels)))
     pauses = [milliseconds] * (len(pictures) - 1) + [20 * milliseconds]
     pictures[0].save(
         path, save_all=True, append_images=pictures[1:], duration=pauses, loop=0, optimize=True
