@@ -193,12 +193,15 @@ def _diagnose_run(run: Any, rows: int, seed: int) -> Any:
     from chiaroscuro import diagnostics, engine
 
     settings = engine.Settings.of(run.settings())
+    projector = engine.load_networks(run).projectors[0]
+    bends = getattr(projector, "last", "none") == "unit"  # dividing by a norm is not affine
     about = diagnostics.About(
         loss=engine.contrast_of(settings),
         batch=settings.batch,
         queue=settings.network.queue,
         settings=settings.table(),
         history=run.history().records,
+        projector=None if bends else projector,
     )
     found = diagnostics.diagnose(engine.examine(run, rows), about, rows, seed)
     found = dataclasses.replace(found, subject=run.folder.name or str(run.folder))

@@ -62,7 +62,7 @@ def test_a_split_decides_who_is_asked():
 def test_every_measure_of_pairs_stands_beside_shuffled_pairs():
     found = diagnose(arrays(), About(cs.InfoNCE(cs.Cosine(tau=0.5)), 64))
     assert set(found.controls) == {
-        *("alignment", "pair_rank", "z_alignment", "z_pair_rank", "loss"),
+        *("alignment", "pair_rank", "z_alignment", "z_pair_rank", "loss", "recall_1", "z_recall_1"),
         *("knn_accuracy", "linear_accuracy", "z_knn_accuracy", "z_linear_accuracy"),
     }
     for name in ("knn_accuracy", "linear_accuracy"):
@@ -96,6 +96,21 @@ def test_the_collapsed_loss_is_log_of_the_candidates():
     found = diagnose(np.random.default_rng(0).normal(size=(100, 4)), about).measures
     assert found["collapsed_loss"] == pytest.approx(math.log(127))
     assert found["last_loss"] == 4.0
+
+
+def test_the_model_and_the_parameters_of_views_say_more():
+    a = arrays()
+    draw = np.random.default_rng(0)
+    turned = np.zeros(300, dtype=[("angle", float)])
+    turned["angle"] = draw.random(300)
+    a["h2"] = a["h1"] + turned["angle"][:, None] * draw.normal(size=a["h1"].shape)
+    model = torch.nn.Linear(16, 4)
+    x = torch.from_numpy(a["h"]).float()
+    found = diagnose(a, About(model=model, inputs=x, parameters=turned)).measures
+    assert found["movement_by_angle"] > 0.3
+    assert found["kernel_alignment"] > 0.1
+    assert found["cluster_agreement_labels"] > 0.5
+    assert found["projector_linearity"] == pytest.approx(1)
 
 
 # ---- what it says ----
@@ -243,6 +258,8 @@ def test_a_run_is_diagnosed_with_its_views_and_settings(tmp_path, capsys):
     assert {"h1", "z2", "layer_untrained", "objective", "settings", "history"} <= set(
         found["given"]
     )
+    assert found["measures"]["regions_visited"] > 1
+    assert 0 <= found["measures"]["views_annihilated"] <= 1
     assert run.diagnosis()["verdict"] == found["verdict"]
     assert cli.main(["diagnose", str(run.folder), "--batch", "3"]) == 2
 

@@ -217,6 +217,14 @@ def _could_tell(embeddings: Embeddings, about: About, enough: bool) -> list[str]
             "with `layer_untrained`, h before training: what training added",
         ),
         ("factors" not in here, "with `factors`: which of them survive, style against content"),
+        (
+            about.projector is None,
+            "with the projector itself: its regions, and which directions it does not see",
+        ),
+        (
+            about.model is None,
+            "with the model and its inputs: whether its neural kernel sees the classes",
+        ),
         (not about.history, "with the history of a run: whether training left its start"),
     ]
     return [sentence for missing, sentence in wanted if missing]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.anatomy import Loss, anatomy
@@ -18,6 +18,7 @@ from chiaroscuro.diagnostics.controls import Control, Interval, interval, shuffl
 from chiaroscuro.diagnostics.dimensions import dimensions
 from chiaroscuro.diagnostics.duplicates import near_duplicates
 from chiaroscuro.diagnostics.factors import survival
+from chiaroscuro.diagnostics.further import further_measures
 from chiaroscuro.diagnostics.hubness import closest, hubness
 from chiaroscuro.diagnostics.rows import rows_of
 from chiaroscuro.diagnostics.spectrum import Spectrum, spectrum
@@ -45,6 +46,9 @@ class About:
         queue: further candidates.
         settings: of the run, nested.
         history: records of the run; those with a `loss` are used.
+        projector: a module from h to z, of linear layers and relus.
+        model, inputs: a module, and the samples it takes in the order of the rows.
+        parameters: structured array of what the second view did to each row.
     """
 
     loss: Loss | None = None
@@ -52,6 +56,10 @@ class About:
     queue: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
+    projector: nn.Module | None = None
+    model: nn.Module | None = None
+    inputs: Any = None
+    parameters: Any = None
 
 
 @dataclass(eq=False)
@@ -91,6 +99,7 @@ def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
     if untrained is not None and embeddings.h is not None:
         few = _some(embeddings.n, PAIRS, draw)
         out.numbers["untrained_agreement"] = linear_agreement(embeddings.h[few], untrained[few])
+    further_measures(out, embeddings, about, _some(embeddings.n, PAIRS, draw), seed)
     _training(out, about)
     return out
 

@@ -30,6 +30,7 @@ _SHOWN = (
     ("uniformity", "uniformity"),
     ("alignment", "alignment"),
     ("pair_rank", "positives nearer than"),
+    ("recall_1", "positives found first"),
     ("norm_mean", "norm, mean"),
     ("norm_stretch", "norm, longest / median"),
     ("dead_dimensions", "dead dimensions"),
@@ -43,6 +44,9 @@ _ALONE = (
     ("bound", "its upper bound"),
     ("effective_negatives", "effective negatives"),
     ("false_mass", "repulsion on own class"),
+    ("cluster_agreement_labels", "clusters against labels"),
+    ("views_annihilated", "views the projector drops"),
+    ("data_annihilated", "data the projector drops"),
     ("untrained_agreement", "agreement with untrained"),
 )
 

@@ -8,7 +8,7 @@ from chiaroscuro.diagnostics.advice.finding import Finding, Known, replaced
 
 __all__ = ["projector_for_encoder", "stuck_at_the_start", "suppressed_style", "untrained_model"]
 
-SAME = 0.98
+SAME = 0.97
 """Linear agreement (CKA) with the untrained network above which nothing was learnt."""
 BEHIND = 0.03
 LOST = 0.25
@@ -16,12 +16,12 @@ LOST = 0.25
 
 
 def untrained_model(known: Known) -> Finding | None:
-    """h is what the network gave before its first step, or knows no more of the labels."""
+    """h is what the network gave before its first step."""
     if not known.has("untrained_agreement"):
         return None
     agreement = known["untrained_agreement"]
     gain = known.get("gain_over_untrained")
-    if agreement < SAME and (gain is None or gain > 0.01 or agreement < 0.9):
+    if agreement < SAME:
         return None
     return Finding(
         name="untrained_model",
