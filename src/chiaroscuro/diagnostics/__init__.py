@@ -7,6 +7,11 @@ from chiaroscuro.diagnostics.clusters import GraphClusters, graph_clusters
 from chiaroscuro.diagnostics.controls import Control, Interval, interval, shuffled
 from chiaroscuro.diagnostics.diagnosis import Diagnosis, diagnose
 from chiaroscuro.diagnostics.dimensions import Dimensions, dimensions
+from chiaroscuro.diagnostics.distributional import (
+    DistributionalAlignment,
+    context_distances,
+    distributional_alignment,
+)
 from chiaroscuro.diagnostics.duplicates import Duplicates, near_duplicates
 from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance
 from chiaroscuro.diagnostics.factors import Readout, Survival, readout, survival
@@ -44,6 +49,13 @@ from chiaroscuro.diagnostics.regions import (
     regions,
 )
 from chiaroscuro.diagnostics.rows import Labelled
+from chiaroscuro.diagnostics.semantics import (
+    Equivalence,
+    SemanticRatio,
+    equivalence,
+    semantic_ratio,
+    tabulate,
+)
 from chiaroscuro.diagnostics.spectrum import (
     Decay,
     Spectrum,
@@ -80,8 +92,10 @@ __all__ = [
     "Diagnosis",
     "Dimensions",
     "Displacements",
+    "DistributionalAlignment",
     "Duplicates",
     "Effect",
+    "Equivalence",
     "Finding",
     "Generator",
     "GraphClusters",
@@ -94,6 +108,7 @@ __all__ = [
     "Readout",
     "Record",
     "Regions",
+    "SemanticRatio",
     "Spectrum",
     "Survival",
     "absolute_rank",
@@ -104,13 +119,16 @@ __all__ = [
     "augmentations",
     "closest",
     "cluster_kernel",
+    "context_distances",
     "decay",
     "diagnose",
     "dimensions",
     "discarded",
     "displacements",
+    "distributional_alignment",
     "draw",
     "effective_rank",
+    "equivalence",
     "evaluate",
     "findings",
     "generator",
@@ -139,6 +157,7 @@ __all__ = [
     "retrieval",
     "ridge_probe",
     "sample_kernel",
+    "semantic_ratio",
     "sgd_probe",
     "shuffled",
     "singular_values",
@@ -146,6 +165,7 @@ __all__ = [
     "subspace_angles",
     "survival",
     "table",
+    "tabulate",
     "unexplained",
     "uniform_law",
     "uniformity",
