@@ -80,19 +80,25 @@ def weak_views(known: Known) -> Finding | None:
         ),
         cause="the two views are nearly the same, so that there is nothing to be invariant to",
         advice="strengthen the views",
-        settings=_strength(known, 2.0),
+        settings=_strength(known, _factor(positive / stranger)),
         expect=f"alignment above {100 * TIGHT:.0f} % of that of shuffled pairs",
         paper="chen2020simclr",
         strength=TIGHT * stranger / max(positive, 1e-12),
     )
 
 
+def _factor(share: float) -> float:
+    """How much stronger views should be: squared distances grow with the square of the noise."""
+    return min(30.0, max(2.0, (0.1 / max(share, 1e-9)) ** 0.5))
+
+
 def _strength(known: Known, factor: float) -> dict[str, str]:
-    """The first view with its strength times a factor; SimCLR's usual without a run."""
-    text = known.setting("views.first", "SimCLR(size=32, strength=0.5)")
+    """The first view with its strength times a factor; SimCLR's usual where there is no view."""
+    text = known.setting("views.first", "")
     for name in ("strength", "sd", "noise", "scale"):
         found = re.search(rf"\b{name}=([0-9.eE+-]+)", text)
         if found:
-            value = float(f"{float(found[1]) * factor:.3g}") if float(found[1]) else 0.5
-            return {"views.first": replaced(text, name, value) or text}
-    return {"views.first": "SimCLR(size=32, strength=0.5)"} if factor > 1 else {}
+            value = float(f"{float(found[1]) * factor:.2g}") if float(found[1]) else 0.5
+            most = 1.0 if name == "strength" else value
+            return {"views.first": replaced(text, name, min(value, most)) or text}
+    return {} if text or factor < 1 else {"views.first": "SimCLR(size=32, strength=0.5)"}

@@ -12,7 +12,9 @@ SAME = 0.97
 """Linear agreement (CKA) with the untrained network above which nothing was learnt."""
 BEHIND = 0.03
 LOST = 0.25
-"""R^2 that a factor has lost against the raw or untrained representation."""
+"""R^2 that a factor has lost against the untrained network, from which on it is worth a word."""
+GONE = 0.15
+"""R^2 below which a factor is gone."""
 
 
 def untrained_model(known: Known) -> Finding | None:
@@ -93,19 +95,24 @@ def projector_for_encoder(known: Known) -> Finding | None:
 
 
 def suppressed_style(known: Known) -> Finding | None:
-    """A factor that the untrained network still told, and h no longer."""
+    """A factor that the untrained network still told, and h no longer.
+
+    A warning where it is gone; a note where it has faded, or where the views draw it anew.
+    """
     if not known.has("lost_factor", "lost_r2", "lost_before", "lost_space"):
         return None
     before, after = known["lost_before"], known["lost_r2"]
     if before - after < LOST:
         return None
+    # what fresh drawings of a sample change is meant to be lost
+    meant = bool(known.setting("views.fresh", False))
     d = int(known.get("z_d", known.get("d", 128)))
     tau = float(known.get("tau", 0.5))
     tau_text = f"[{', '.join([f'{tau:g}'] * (d - d // 2) + [f'{2 * tau:g}'] * (d // 2))}]"
     text = known.setting("objective", "InfoNCE(kernel=Cosine(tau=0.5))")
     return Finding(
         name="suppressed_style",
-        severity="warning",
+        severity="warning" if after < GONE and not meant else "note",
         evidence=(
             f"`{known['lost_factor']}` has R^2 {after:.2f} in {known['lost_space']}, against "
             f"{before:.2f} in {known['lost_from']}; {known['lost_count']} factors lost as much"
