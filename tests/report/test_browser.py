@@ -353,12 +353,12 @@ def synthetic(n, epochs, rng):
     return {"format": 1, "kind": "report", "title": "many", "runs": [run]}
 
 
-@pytest.mark.parametrize("renderer", ["", "?renderer=canvas"], ids=["webgl", "canvas"])
-def test_a_hundred_thousand_points_move_at_ten_frames_a_second(opened, tmp_path, renderer):
+def test_a_hundred_thousand_points_move_at_ten_frames_a_second(opened, tmp_path):
     path = tmp_path / "many.html"
     path.write_text(page(synthetic(100_000, 4, np.random.default_rng(0))))
-    one = opened(path.as_uri() + renderer)
+    one = opened(path.as_uri())
     one.show_map()
+    # other work on the machine must not be counted: the best of several seconds
     best = max(
         one.page.evaluate(
             """() => {
@@ -368,10 +368,21 @@ def test_a_hundred_thousand_points_move_at_ten_frames_a_second(opened, tmp_path,
               return 10000 / (performance.now() - began);
             }"""
         )
-        for _ in range(4)
+        for _ in range(6)
     )
-    busy = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
-    assert best >= (3 if busy else 10), f"{best:.1f} frames a second"
+    assert best >= 10, (
+        f"{best:.1f} frames a second, {one.page.evaluate('() => chiaroscuro.map.renderer')}"
+    )
+
+
+def test_a_card_draws_them_too(opened, tmp_path):
+    path = tmp_path / "many.html"
+    path.write_text(page(synthetic(100_000, 2, np.random.default_rng(0))))
+    one = opened(path.as_uri() + "?renderer=webgl")
+    one.show_map()
+    one.page.evaluate("() => { chiaroscuro.map.draw(); chiaroscuro.map.finish(); }")
+    assert one.page.evaluate("() => chiaroscuro.map.renderer") == "WebGL2"
+    assert one.errors == []
 
 
 def test_the_first_paint_of_a_full_page_is_within_two_seconds(opened, tmp_path):
@@ -380,13 +391,10 @@ def test_the_first_paint_of_a_full_page_is_within_two_seconds(opened, tmp_path):
     path = tmp_path / "full.html"
     path.write_text(page(content))
     times = []
-    for _ in range(3):
+    for _ in range(4):
         one = opened(path.as_uri())
-        one.page.wait_for_timeout(200)
-        times.append(
-            one.page.evaluate(
-                "() => performance.getEntriesByName('first-contentful-paint')[0].startTime"
-            )
-        )
+        paint = "performance.getEntriesByName('first-contentful-paint')[0]"
+        one.page.wait_for_function(f"() => {paint}")
+        times.append(one.page.evaluate(f"() => {paint}.startTime"))
     busy = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
     assert min(times) <= (6000 if busy else 2000), json.dumps(times)

@@ -94,7 +94,7 @@ def page(content: Mapping[str, Any], connect: str = "'none'") -> str:
 </head>
 <body>
 <noscript>This page draws its figures with JavaScript, which is switched off.</noscript>
-<div id="page"></div>
+<div id="page"><main><p class="explain">{title}</p></main></div>
 <script type="application/json" id="document">{data}</script>
 <script type="module">{code}</script>
 </body>

@@ -21,8 +21,8 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
       + "and comma go from sample to sample, L switches the lasso.",
   }, ground, over, tip);
   const key = el("div.key");
-  const points = renderer(ground, forced);
   const n = run.samples.n;
+  const points = renderer(ground, n, forced);
   const rgba = new Uint8Array(4 * n);
   const shapes = new Uint8Array(n);
   const state = {

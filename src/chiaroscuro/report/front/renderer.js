@@ -26,8 +26,20 @@ void main() {
   paint = vec4(colour.rgb * colour.a * cover, colour.a * cover);
 }`;
 
-export function renderer(canvas, forced = null) {
-  const gl = forced === "canvas" ? null
+const MANY = 20000; // points above which a WebGL without a graphics card is slower than our own pixels
+
+function software() {
+  const gl = document.createElement("canvas").getContext("webgl2");
+  if (!gl) return true;
+  const about = gl.getExtension("WEBGL_debug_renderer_info");
+  const name = about ? gl.getParameter(about.UNMASKED_RENDERER_WEBGL) : "";
+  gl.getExtension("WEBGL_lose_context")?.loseContext();
+  return /swiftshader|llvmpipe|software|basic render/i.test(name);
+}
+
+export function renderer(canvas, n, forced = null) {
+  const pixels = forced ? forced === "canvas" : n > MANY && software();
+  const gl = pixels ? null
     : canvas.getContext("webgl2", { antialias: false, preserveDrawingBuffer: true, premultipliedAlpha: true });
   return gl ? withWebGL(gl, canvas) : withPixels(canvas.getContext("2d"), canvas);
 }
