@@ -105,7 +105,7 @@ def race(content: dict) -> str:
         "|---" * 7 + "|",
     ]
     for name, encoders in rows.items():
-        records, probes = trained.get(name), ("knn_20", "linear", "sgd")
+        records, probes = trained.get(name), ("knn_20", "linear", "linear_sgd")
         cells = [_percent([one.get(key) for one in encoders]) for key in probes]
         keys = ("steps", "images_per_second", "seconds")
         cells += [f"{_mean([r[key] for r in records]):.0f}" if records else "" for key in keys]

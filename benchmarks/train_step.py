@@ -18,6 +18,7 @@ import torch
 import chiaroscuro as cs
 from chiaroscuro.engine.networks import build
 from chiaroscuro.engine.optimisers import optimiser
+from chiaroscuro.engine.stream import Steps
 from environment import interleave, save
 
 PARTS = ("augmentation", "forward", "objective", "backward", "optimiser")
@@ -31,11 +32,11 @@ def parts(encoder: str, batch: int) -> dict[str, Callable[[], object]]:
     """One function for each part of a step of SimCLR with this encoder."""
     settings = cs.engine.read_settings("simclr", [f'network.encoder="{encoder}"', f"batch={batch}"])
     pictures = np.random.default_rng(0).integers(0, 256, (batch, 32, 32, 3), dtype=np.uint8)
-    pairs = cs.engine.Pairs.of(settings, cs.data.from_arrays({"images": pictures}))
-    rows = np.arange(batch)
+    data = cs.data.from_arrays({"images": pictures})
+    batches = Steps.of(settings, data, takes_labels=False, rank=0, world=1)
     networks, objective = build(settings.network, 0), settings.make_objective()
     moves = optimiser(settings.optimiser, networks, objective)
-    x1, x2 = pairs(rows, 0)
+    x1, x2, _ = batches[0]
     z1, z2 = networks(x1, x2)
     leaves = [z.detach().requires_grad_() for z in (z1, z2)]
     slopes = torch.autograd.grad(objective(*leaves), leaves)
@@ -46,7 +47,7 @@ def parts(encoder: str, batch: int) -> dict[str, Callable[[], object]]:
 
     backward()
     return {
-        "augmentation": lambda: pairs(rows, 0),
+        "augmentation": lambda: batches[0],
         "forward": lambda: networks(x1, x2),
         "objective": lambda: torch.autograd.grad(objective(*leaves), leaves),
         "backward": backward,
