@@ -312,16 +312,12 @@ def verdicts(result: dict[str, Any]) -> list[str]:
     """A lead is claimed only above the pooled standard deviation of the seeds."""
     lines = []
     for key in ("knn_20", "linear", "linear_sgd") if len(result["race"]) > 1 else ():
-        ours, theirs = (
-            [100 * one[who]["encoder"][key] for one in result["race"]]
-            for who in ("ours", "lightly")
-        )
+        ours = [100 * one["ours"]["encoder"][key] for one in result["race"]]
+        theirs = [100 * one["lightly"]["encoder"][key] for one in result["race"]]
         lead = statistics.mean(ours) - statistics.mean(theirs)
         pooled = ((statistics.variance(ours) + statistics.variance(theirs)) / 2) ** 0.5
         word = "a lead" if lead > pooled else "no lead"
-        lines.append(
-            f"{key}: {word}, {lead:+.1f} points against a pooled deviation of {pooled:.1f}"
-        )
+        lines.append(f"{key}: {word}, {lead:+.1f} points, pooled deviation {pooled:.1f}")
     return lines
 
 
