@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.report import report
@@ -291,6 +292,35 @@ def test_empty_states_say_what_to_run(opened, tmp_path):
     told = " ".join(one.page.locator(".empty code").all_inner_texts())
     for command in ("chiaro diagnose", "chiaro train PRESET --out RUN", "chiaro embed RUN"):
         assert command in told
+    assert one.errors == []
+
+
+def test_a_folder_of_labs_shows_labs(opened, tmp_path):
+    claim = {
+        "id": "V4.a",
+        "statement": "it falls",
+        "paper": 1,
+        "ours": {"x": 2.5},
+        "verdict": "erratum",
+    }
+    record = {"lab": "atoms", "paper": "calder2025", "scale": "quick", "claims": [claim]}
+    (tmp_path / "atoms.json").write_text(json.dumps(record))
+    Image.new("RGB", (40, 30), "white").save(tmp_path / "atoms.png")
+    one = opened(report(tmp_path, tmp_path / "page.html").as_uri())
+    cells = one.page.locator(".claims tbody tr").first.locator("th, td").all_inner_texts()
+    assert cells == ["V4.a", "it falls", "1", "x 2.50", "≠ erratum"]
+    picture = one.page.locator("img.figure")
+    assert picture.evaluate("(image) => [image.naturalWidth, image.naturalHeight]") == [40, 30]
+    assert one.page.locator("#verdict").count() == 0
+    assert one.errors == []
+
+
+def test_a_diagnosis_alone_is_a_page(opened, tmp_path):
+    diagnostics = pytest.importorskip("chiaroscuro.diagnostics")
+    found = diagnostics.diagnose(np.ones((200, 8)))
+    one = opened(report(found, tmp_path / "page.html").as_uri())
+    assert "full collapse" in text(one, ".finding h4")
+    assert "critical" in text(one, ".finding h4")
     assert one.errors == []
 
 

@@ -47,7 +47,8 @@ function reportPage() {
     const follow = (index, epoch) => followers.forEach((follower) => follower(index, epoch));
     // the geometry registers its follower before the slider first calls
     const geometry = geometrySection(run, followers);
-    const parts = [verdictSection(run), exploreSection(run, follow), trainingSection(run), geometry,
+    const onlyLabs = run.labs.length > 0 && !run.samples && !run.made && !run.diagnosis;
+    const parts = onlyLabs ? [labsSection(run)] : [verdictSection(run), exploreSection(run, follow), trainingSection(run), geometry,
       graphSection(run), viewsSection(run), labsSection(run), madeSection(run)].filter(Boolean);
     current = { run, parts };
     refill(details, el("h1", {}, run.name), el("p.explain", {}, about(run)), ...parts);
