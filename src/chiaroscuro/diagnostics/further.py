@@ -111,7 +111,10 @@ def _clusters(
     before = embeddings.layers.get("input")
     graph = None if before is None else np.asarray(before[some]).reshape(len(some), -1)
     found = graph_clusters(h, graph, labels, rows=None, seed=seed)
-    numbers = {"clusters_suggested": found.suggested, "cluster_agreement": found.ari}
+    numbers: dict[str, Any] = {
+        "clusters_suggested": found.suggested,
+        "cluster_agreement": found.ari,
+    }
     if labels is not None:
         numbers |= {"cluster_agreement_labels": found.ari_labels, "homophily": found.homophily}
     return numbers

@@ -60,7 +60,7 @@ def sparkline(values: Any, width: int = 40, ascii_only: bool = False) -> str:
 
     Example:
         >>> sparkline([1.0, 1e-3, 0.0], ascii_only=True)
-        '@=.'
+        '@+.'
     """
     s = np.asarray(values, dtype=np.float64)
     bars = _ASCII if ascii_only else _BARS
