@@ -86,6 +86,8 @@ def test_the_list_and_a_report(served):
     assert set(rows) == {"one", "deep/two"}  # neither the link nor the run with a link inside
     assert rows["one"]["findings"] == 2
     assert rows["one"]["state"] == "finished"
+    changed = (served.folder / "one" / "history.jsonl").stat().st_mtime
+    assert rows["one"]["changed"] == pytest.approx(changed, abs=0.1, rel=0)
     assert headers["referrer-policy"] == "no-referrer"
     assert headers["x-frame-options"] == "DENY"
     assert "access-control-allow-origin" not in headers
