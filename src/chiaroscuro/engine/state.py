@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from chiaroscuro.artifacts import Run, checkpoints
 from chiaroscuro.engine.batch_norm import synchronised
 from chiaroscuro.engine.distributed import gather_rows, is_first, rank, together, world_size
+from chiaroscuro.engine.fingerprint import Fingerprint
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.optimisers import optimiser
 from chiaroscuro.engine.settings import Settings
-from chiaroscuro.errors import ChiaroError
+from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.models import Momentum, pack, unpack
 from chiaroscuro.objectives import Objective
 
@@ -37,6 +38,8 @@ class State:
     step: int = 0
     losses: tuple[float, int] = (0.0, 0)
     """Sum and number of the losses of this epoch."""
+    data: Fingerprint | None = None
+    """Of what is trained on: no other data are gone on with."""
 
     @property
     def best(self) -> Networks:
@@ -91,6 +94,7 @@ def save(state: State, run: Run, keep: int) -> None:
                 "queue": state.queue,
                 "oldest": state.oldest,
                 "losses": state.losses,
+                "data": None if state.data is None else tuple(state.data),
                 "random": random,
             }
         )
@@ -102,14 +106,35 @@ def save(state: State, run: Run, keep: int) -> None:
 def restore(state: State, run: Run) -> tuple[str, ...]:
     """Put the newest good checkpoint into a fresh state, and drop the records after it.
 
-    Returns a sentence for each newer checkpoint that is not good. All ranks have to call this.
+    Data other than those of the checkpoint are refused, and nothing is touched. Returns a sentence
+    for each newer checkpoint that is not good. All ranks have to call this.
     """
     found = together(lambda: checkpoints.latest_good(run.checkpoints))
-    step = 0 if found.checkpoint is None else found.checkpoint.step
-    together(lambda: run.rewind(lambda r: r.get("step", 0) <= step) if is_first() else None)
+    step, saved = 0, None
     if found.checkpoint is not None:
-        _put_back(state, step, unpack(found.checkpoint.arrays, found.checkpoint.state), run)
+        step = found.checkpoint.step
+        saved = unpack(found.checkpoint.arrays, found.checkpoint.state)
+        together(lambda: _same_data(state.data, saved.get("data"), run))
+    together(lambda: run.rewind(lambda r: r.get("step", 0) <= step) if is_first() else None)
+    if saved is not None:
+        _put_back(state, step, saved, run)
     return found.bad
+
+
+def _same_data(now: Fingerprint | None, saved: tuple[int, str] | None, run: Run) -> None:
+    if now is None or saved is None or now == tuple(saved):
+        return
+    then = Fingerprint(*saved)
+    what = (
+        f"there were {then.rows} samples and are {now.rows} now"
+        if then.rows != now.rows
+        else f"the {now.rows} samples have other ids, labels or contents now (sha256 "
+        f"{then.sha256[:8]}, now {now.sha256[:8]})"
+    )
+    raise InputError(
+        f"Resuming `{run.folder}` needs the data it began with; {what}. Put them back, or train "
+        "anew into another folder."
+    )
 
 
 def _put_back(state: State, step: int, saved: dict, run: Run) -> None:

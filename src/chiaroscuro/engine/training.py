@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 import torch
 
-from chiaroscuro.artifacts import Run
+from chiaroscuro.artifacts import Run, environment
 from chiaroscuro.data import Dataset
 from chiaroscuro.engine.batches import open_training_data
 from chiaroscuro.engine.distributed import (
@@ -31,6 +31,7 @@ from chiaroscuro.engine.distributed import (
     together,
     world_size,
 )
+from chiaroscuro.engine.fingerprint import fingerprint
 from chiaroscuro.engine.loggers import Logger
 from chiaroscuro.engine.networks import Networks, as_compiled
 from chiaroscuro.engine.progress import Progress
@@ -105,8 +106,8 @@ def train(
     with joined_ranks(), _asked_to_stop() as stop, watched_workers():
         state, training = together(lambda: _begun(chosen, callbacks, stop, progress))
         run = _open(chosen, out, resume)
-        bad = restore(state, run) if resume else ()
-        _loop(training, state, run, bad)
+        notes = (*_other_machine(run), *restore(state, run)) if resume else ()
+        _loop(training, state, run, notes)
         barrier()
     return run
 
@@ -131,7 +132,7 @@ class _Training:
 # ---- the loop ----
 
 
-def _loop(training: _Training, state: State, run: Run, bad: Sequence[str]) -> None:
+def _loop(training: _Training, state: State, run: Run, notes: Sequence[str]) -> None:
     settings, steps, per_epoch = training.settings, training.steps, training.batches.per_epoch
     device, saving = device_of(settings), settings.saving
     networks = in_parallel(as_compiled(state.networks) if settings.compile else state.networks)
@@ -143,7 +144,7 @@ def _loop(training: _Training, state: State, run: Run, bad: Sequence[str]) -> No
         contextlib.closing(ahead) as stream,
         _recording(training.loggers, run) as record,
     ):
-        for sentence in bad:
+        for sentence in notes:
             shown.say(sentence)
         while state.step < steps:
             if anyone(training.stop()):
@@ -241,6 +242,7 @@ def _begun(
         ),
     )
     data, state = open_training_data(settings), fresh(settings)
+    state.data = fingerprint(data)
     labels = "labels" in state.objective.takes
     batches = Steps.of(settings, data, labels, rank(), world_size())
     loggers = tuple(c for c in callbacks if isinstance(c, Logger))
@@ -287,6 +289,27 @@ def _same(now: Mapping[str, Any], then: Mapping[str, Any], out: str, under: str 
                 f"Resuming `{out}` needs the settings it began with; `{name}` was "
                 f"{then[key]!r} and is {value!r} now."
             )
+
+
+def _other_machine(run: Run) -> list[str]:
+    """A sentence if what rounding depends on is not what the run began with."""
+    then = together(run.environment)
+    packages = then.get("packages") or {}
+    compared = {
+        "threads": (then.get("threads"), torch.get_num_threads()),
+        "torch": (packages.get("torch"), environment()["packages"]["torch"]),
+    }
+    other = [
+        f"{name} {was} then and {now} now"
+        for name, (was, now) in compared.items()
+        if was is not None and was != now
+    ]
+    if not other:
+        return []
+    return [
+        f"`{run.folder}` goes on with {', '.join(other)}: the weights will be alike, not the same "
+        "to the bit."
+    ]
 
 
 # ---- stopping ----
