@@ -200,12 +200,13 @@ def _demo(call: argparse.Namespace) -> int:
 
 def _train(call: argparse.Namespace) -> int:
     from chiaroscuro.diagnostics import glance
-    from chiaroscuro.engine import TensorBoard, WandB, held_out, read_settings, train
+    from chiaroscuro.engine import TensorBoard, WandB, held_out, read_settings, snapshots, train
 
     settings = read_settings(call.settings, call.sets)
     loggers = [{"tensorboard": TensorBoard, "wandb": WandB}[name]() for name in set(call.logs)]
     look = held_out(glance, rows=500, every=max(1, settings.epochs // 20))
-    run = train(settings, call.out, [look, *loggers], call.resume, progress=sys.stderr)
+    monitors = [look, snapshots(), *loggers]
+    run = train(settings, call.out, monitors, call.resume, progress=sys.stderr)
     if os.environ.get("RANK", "0") == "0":
         print(f"run: {run.folder}")
     return 0

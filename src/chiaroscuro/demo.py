@@ -31,7 +31,8 @@ def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
     sys.stdout.flush()
     look = cs.engine.held_out(cs.diagnostics.glance, rows=300, every=max(1, settings.epochs // 6))
     began = time.perf_counter()
-    run = cs.train(settings, folder, [look], progress=sys.stderr)
+    monitors = [look, cs.engine.snapshots(rows=500)]
+    run = cs.train(settings, folder, monitors, progress=sys.stderr)
     seconds = time.perf_counter() - began
     embeddings = cs.embed(run)
     path = embeddings.save(run.embeddings("all"))
@@ -40,7 +41,10 @@ def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
     results.write_text(json.dumps(found, indent=2) + "\n")
     print(f"trained in {seconds:.0f} s; which digit is it?")
     print(cs.diagnostics.table(found))
-    print(f"run: {run.folder}\nembeddings: {path}\nnumbers: {results}")
+    diagnosis = cs.diagnose(run)
+    print(f"diagnosis: {diagnosis.verdict}")
+    page = cs.report(run, run.folder / "report.html")
+    print(f"run: {run.folder}\nembeddings: {path}\nnumbers: {results}\npage to look at: {page}")
 
 
 def _next(folder: Path) -> Path:

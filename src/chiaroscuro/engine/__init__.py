@@ -35,6 +35,7 @@ from chiaroscuro.engine.settings import (
     Settings,
     ViewSettings,
 )
+from chiaroscuro.engine.snapshots import snapshots
 from chiaroscuro.engine.training import Callback, Moment, train
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "rank",
     "read_settings",
     "share_buffers",
+    "snapshots",
     "sum_over_ranks",
     "synchronised",
     "together",
