@@ -15,7 +15,7 @@ from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.views import LabelledContext, Rewrites, View
 
-__all__ = ["Pairs", "open_training_data", "plain", "tokens"]
+__all__ = ["Pairs", "open_training_data", "plain", "spaced", "tokens"]
 
 START = 257
 """The token before every text; 1 to 256 are bytes, 0 is padding."""
@@ -47,6 +47,20 @@ def open_training_data(settings: Settings) -> Dataset:
         data = data.part(settings.data.part)
     need(len(data) > 0, lambda: f"`{settings.data.source}` has 0 samples to train on.")
     return data.one_per_group() if settings.data.distinct else data
+
+
+def spaced(data: Dataset, n: int) -> Dataset:
+    """At most n of the rows, evenly spaced, the first and the last among them.
+
+    Args:
+        data: the samples.
+        n: all of them where there are fewer.
+
+    Example:
+        >>> spaced(open_data({"x": np.arange(7)}), 3).column("x")
+        array([0, 3, 6])
+    """
+    return data.take(np.linspace(0, len(data) - 1, min(n, len(data))).astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from chiaroscuro.artifacts import Embeddings, Run, checkpoints
 from chiaroscuro.data import Dataset, open_data
-from chiaroscuro.engine.batches import plain, tokens
+from chiaroscuro.engine.batches import plain, spaced, tokens
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.training import Callback, Moment
@@ -147,7 +147,7 @@ def held_out(
             if data.labels is None or data.split is None:
                 return {}
             parts = data.part("train"), data.part("test")
-            sides.extend(_spaced(part, n) for part, n in zip(parts, (2 * rows, rows), strict=True))
+            sides.extend(spaced(part, n) for part, n in zip(parts, (2 * rows, rows), strict=True))
         if any(len(part) == 0 for part in sides):
             return {}
         size = _size(moment.settings)
@@ -155,10 +155,6 @@ def held_out(
         return measure(train, test)
 
     return callback
-
-
-def _spaced(data: Dataset, n: int) -> Dataset:
-    return data.take(np.linspace(0, len(data) - 1, min(n, len(data))).astype(np.int64))
 
 
 # ---- going through ----

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import numpy as np
-
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import open_data
+from chiaroscuro.engine.batches import spaced
 from chiaroscuro.engine.embedding import embed, load_networks
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.snapshots import two_views
@@ -40,8 +39,7 @@ def examine(run: Run | str | os.PathLike, rows: int = ROWS) -> Embeddings:
     run = run if isinstance(run, Run) else Run.open(run)
     need(rows >= 2, lambda: f"`examine(run, rows)` needs at least 2 rows; received {rows}.")
     settings = Settings.of(run.settings())
-    data = open_data(settings.data.source)
-    data = data.take(np.linspace(0, len(data) - 1, min(rows, len(data))).astype(np.int64))
+    data = spaced(open_data(settings.data.source), rows)
     found = embed(run, data)
     if found.z1 is not None:
         return found

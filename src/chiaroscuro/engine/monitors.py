@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from chiaroscuro.data import Dataset
+from chiaroscuro.engine.batches import spaced
 from chiaroscuro.engine.embedding import embed
 from chiaroscuro.engine.training import Callback, Moment
 from chiaroscuro.errors import need
@@ -47,9 +46,7 @@ def watch(
         if (moment.epoch + 1) % every and moment.step < moment.steps:
             return {}
         if not looked_at:
-            n = len(moment.data)
-            spaced = np.linspace(0, n - 1, min(rows, n)).astype(np.int64)
-            looked_at.append(moment.data.take(spaced))
+            looked_at.append(spaced(moment.data, rows))
         found = embed(moment.networks, looked_at[0])
         numbers = dict(measure(found.h))
         if found.z is not None:

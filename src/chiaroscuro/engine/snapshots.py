@@ -11,7 +11,7 @@ import torch
 
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import Dataset, open_data
-from chiaroscuro.engine.batches import Pairs
+from chiaroscuro.engine.batches import Pairs, spaced
 from chiaroscuro.engine.embedding import embed
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.settings import Settings
@@ -59,7 +59,7 @@ def snapshots(rows: int = 1000, every: int | None = None) -> Callback:
     def callback(moment: Moment) -> Mapping[str, float]:
         settings, run, epoch = moment.settings, moment.run, moment.epoch + 1
         if not looked_at:
-            looked_at.append(_spaced(open_data(settings.data.source), rows))
+            looked_at.append(spaced(open_data(settings.data.source), rows))
             if not run.embeddings("epoch-0000").exists():
                 before = build(settings.network, settings.seed).eval()
                 _save(before, looked_at[0], settings, run, 0)
@@ -69,10 +69,6 @@ def snapshots(rows: int = 1000, every: int | None = None) -> Callback:
         return {}
 
     return callback
-
-
-def _spaced(data: Dataset, n: int) -> Dataset:
-    return data.take(np.linspace(0, len(data) - 1, min(n, len(data))).astype(np.int64))
 
 
 def _save(networks: Networks, data: Dataset, settings: Settings, run: Run, epoch: int) -> None:
