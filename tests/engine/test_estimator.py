@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("sklearn")
 
@@ -12,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from chiaroscuro import ContrastiveEmbedding
 from chiaroscuro.errors import InputError
+from chiaroscuro.views import SimCLR
 
 
 @parametrize_with_checks([ContrastiveEmbedding(n_components=2, epochs=1)])
@@ -40,3 +42,32 @@ def test_pictures():
     assert h.shape == (12, 128)
     with pytest.raises(InputError, match=r"received \(12, 16, 16, 3\) in float64"):
         ContrastiveEmbedding(epochs=1).fit(X / 255)
+
+
+def test_pictures_are_embedded_as_they_were_trained_on():
+    X = np.random.default_rng(0).integers(0, 255, (12, 16, 16, 3), np.uint8)
+    view = "SimCLR(size=8, strength=0.0, mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2))"
+    model = ContrastiveEmbedding(epochs=1, view=view).fit(X)
+    x = SimCLR(8, mean=(0.5, 0.4, 0.3), std=(0.2,) * 3).plain(torch.from_numpy(X).movedim(3, 1))
+    with torch.no_grad():
+        right = model.networks_.encode(x).numpy()
+    np.testing.assert_allclose(model.transform(X), right, rtol=1e-4, atol=1e-5)
+
+
+def test_what_does_not_fit_what_was_fitted():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 5)), np.arange(12) % 2
+    pictures = rng.integers(0, 255, (12, 8, 8, 3), np.uint8)
+    arrays = ContrastiveEmbedding(n_components=2, epochs=1).fit(X, y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        arrays.score(X, y[:3])
+    with pytest.raises(InputError, match=r"fitted on, arrays \(n, d\); received shape \(12, 8, 8"):
+        arrays.transform(pictures)
+    seen = ContrastiveEmbedding(epochs=1).fit(pictures)
+    with pytest.raises(InputError, match=r"fitted on, pictures \(n, h, w, 3\); received shape"):
+        seen.transform(X)
+    np.testing.assert_allclose(
+        seen.transform(pictures[:1]), seen.transform(pictures)[:1], atol=1e-4
+    )
+    with pytest.raises(InputError, match="at least 2 pictures"):
+        ContrastiveEmbedding(epochs=1).fit(pictures[:1])

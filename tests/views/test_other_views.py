@@ -371,3 +371,11 @@ def test_members_of_a_chain_are_independent():
 def test_sentences(call, number):
     with pytest.raises(InputError, match=number):
         call()
+
+
+def test_plain_is_what_all_samples_share():
+    policy = SimCLR(size=6, mean=(0.5,) * 3, std=(0.25,) * 3)
+    assert Jitter(noise=1.0).plain(TOKENS) is TOKENS
+    chain = Chain(policy, Jitter(noise=1.0))
+    torch.testing.assert_close(chain.plain(PICTURES), policy.plain(PICTURES))
+    assert chain.plain(PICTURES).shape == (9, 3, 6, 6)

@@ -25,6 +25,28 @@ def drawn(policy, n, sides, seed=0):
     return policy.sample(sides, policy.draws(np.arange(n), seed, 0, 0))
 
 
+# ---- plain pictures ----
+
+
+@pytest.mark.parametrize("side", [8, 12, 16])
+@pytest.mark.parametrize("antialias", [True, False])
+def test_plain_is_a_view_of_strength_zero(side, antialias):
+    more = {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.25, 0.3), "antialias": antialias}
+    view, _ = SimCLR(12, strength=0.0, **more)(images(side=side), range(6))
+    found = SimCLR(12, strength=1.0, blur=1.0, **more).plain(images(side=side))
+    torch.testing.assert_close(found, view, atol=2e-5, rtol=0)
+    as_floats = SimCLR(12, **more).plain(images(side=side).float() / 255)
+    torch.testing.assert_close(as_floats, found)
+    listed = SimCLR(12, **more).plain(list(images(side=side)))
+    torch.testing.assert_close(listed, found)
+
+
+def test_plain_without_normalisation_is_the_picture():
+    torch.testing.assert_close(SimCLR(16).plain(images()), images().float() / 255)
+    with pytest.raises(InputError, match="one number per channel; received pictures of 1"):
+        SimCLR(16, mean=(0.5,) * 3, std=(1.0,) * 3).plain(images(channels=1))
+
+
 # ---- the path of strengths ----
 
 # cosentino2022, Table 2: flip, grayscale, scale, s

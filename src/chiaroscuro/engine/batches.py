@@ -119,16 +119,21 @@ class Pairs:
         return _ready(x)
 
 
-def plain(data: Dataset, indices: NDArray[np.int64], side: int = 0) -> Tensor:
-    """These samples without a view, as the network of a side takes them.
+def plain(
+    data: Dataset, indices: NDArray[np.int64], side: int = 0, view: View | None = None
+) -> Tensor:
+    """These samples with nothing random, as the network of a side takes them.
 
     Args:
         data: the samples.
         indices: which of them.
         side: 1 for the text of a picture.
+        view: of that side in training; its `plain` gives samples the size and the normalisation
+            that the network knows. None leaves them.
     """
     texts = side == 1 and bool(set(data.inputs) & {"texts", "captions"})
-    return _ready(_raw(data[indices], data.inputs, texts, None))
+    x = _ready(_raw(data[indices], data.inputs, texts, None))
+    return x if view is None else view.plain(x)
 
 
 def _raw(

@@ -16,7 +16,7 @@ from chiaroscuro.artifacts import Embeddings, Run, checkpoints
 from chiaroscuro.data import Dataset, open_data
 from chiaroscuro.engine.batches import plain, spaced, tokens
 from chiaroscuro.engine.networks import Networks, build
-from chiaroscuro.engine.settings import Settings
+from chiaroscuro.engine.settings import Settings, ViewSettings
 from chiaroscuro.engine.training import Callback, Moment
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.models import unpack
@@ -28,14 +28,21 @@ THUMBNAIL = 32
 """Pixels of a side; smaller pictures keep their own."""
 
 
-def embed(subject: Any, data: Any = None, side: int = 0, template: str = "{}") -> Embeddings:
+def embed(
+    subject: Any,
+    data: Any = None,
+    side: int = 0,
+    template: str = "{}",
+    views: ViewSettings | None = None,
+) -> Embeddings:
     """Embeddings of a data set, with all that is known of its rows.
 
     Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
     the data have them; thumbnails of pictures and `layer_input` of arrays. Of a run it also holds
     `layer_untrained`, the representations before the first step: the control that evaluation
-    needs. Networks are in evaluation mode, and left as they were. Pictures of another size than the
-    run's views are brought to it first, bilinearly.
+    needs. Networks are in evaluation mode, and left as they were. Samples come to them as the views
+    of the training leave all samples alike (`View.plain`): pictures in their size, bilinearly, and
+    with their normalisation.
 
     Of pictures with texts and a network for each it holds both sides of each pair: `z1` and `z2`
     are the projections of the picture and of its first text, `layer_texts` the representation of
@@ -51,6 +58,8 @@ def embed(subject: Any, data: Any = None, side: int = 0, template: str = "{}") -
         template: with `{}` where the name of a class goes. The name alone by default, which takes
             no stand on how captions are phrased; CLIP's is "A photo of a {}."
             [radford2021clip, Sec. 3.1.4].
+        views: that the networks were trained on; a run knows its own, and None leaves samples as
+            they are.
 
     Example:
         >>> from chiaroscuro.models import MLP
@@ -61,21 +70,21 @@ def embed(subject: Any, data: Any = None, side: int = 0, template: str = "{}") -
         template.count("{}") == 1,
         lambda: f"`embed(template)` needs `{{}}` once, for the class; received `{template}`.",
     )
-    before, size = None, None
+    before = None
     if isinstance(subject, str | os.PathLike):
         subject = Run.open(subject)
     if isinstance(subject, Run):
         settings = Settings.of(subject.settings())
         data = settings.data.source if data is None else data
         table, networks = open_data(data), load_networks(subject)
-        before, size = build(settings.network, settings.seed), _size(settings)
+        before, views = build(settings.network, settings.seed), settings.views
     else:
         need(data is not None, "`embed(model, data)` needs data; received None.")
         table, networks = open_data(data), subject
     known, layers = _known(table), _input(table)
     both = _two_sided(networks, table)
-    sides = {s: _through(networks, table, s, size) for s in ((0, 1) if both else (side,))}
-    start = {s: _through(before, table, s, size) for s in sides} if before is not None else {}
+    sides = {s: _through(networks, table, s, views) for s in ((0, 1) if both else (side,))}
+    start = {s: _through(before, table, s, views) for s in sides} if before is not None else {}
     if start:
         layers["untrained"] = start[side][0]
     if both:
@@ -150,8 +159,10 @@ def held_out(
             sides.extend(spaced(part, n) for part, n in zip(parts, (2 * rows, rows), strict=True))
         if any(len(part) == 0 for part in sides):
             return {}
-        size = _size(moment.settings)
-        train, test = ((_through(moment.networks, part, 0, size)[0], part.labels) for part in sides)
+        views = moment.settings.views
+        train, test = (
+            (_through(moment.networks, part, 0, views)[0], part.labels) for part in sides
+        )
         return measure(train, test)
 
     return callback
@@ -160,24 +171,18 @@ def held_out(
 # ---- going through ----
 
 
-def _size(settings: Settings) -> int | None:
-    """The side of the pictures that the first view makes; None where it keeps theirs."""
-    return getattr(settings.views.objects()[0], "size", None)
-
-
 def _through(
-    networks: nn.Module, data: Dataset, side: int, size: int | None = None
+    networks: nn.Module, data: Dataset, side: int, views: ViewSettings | None
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """h and, where there is a projector, z of every row."""
+    view = None if views is None else views.objects()[side]
     device = next((p.device for p in networks.parameters()), torch.device("cpu"))
     hs: list[Tensor] = []
     zs: list[Tensor] = []
     with _evaluating(networks), torch.no_grad():
         for start in range(0, len(data), BATCH):
             rows = np.arange(start, min(start + BATCH, len(data)))
-            x = plain(data, rows, side).to(device)
-            if size is not None and x.ndim == 4 and tuple(x.shape[2:]) != (size, size):
-                x = F.interpolate(x, (size, size), mode="bilinear", antialias=True)
+            x = plain(data, rows, side, view).to(device)
             ours = isinstance(networks, Networks)
             h = networks.encode(x, side) if ours else networks(x)  # type: ignore[operator]
             need(

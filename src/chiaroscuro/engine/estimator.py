@@ -89,6 +89,7 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
             np.savez(path, **arrays)
             settings = read_settings(self._settings(x, str(path), int(draw.randint(2**31 - 1))))
             self.networks_ = load_networks(train(settings, Path(folder) / "run"))
+            self.views_ = settings.views
         if not self.pictures_:
             self.networks_.double()  # a row's embedding then hardly depends on its batch
         self.h_ = self._embed(x)
@@ -105,6 +106,7 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
         """The share of X whose 20 nearest fitted rows, by cosine, name its y by majority."""
         if getattr(self, "y_", None) is None:
             raise InputError("`score(X, y)` needs labels of the fitted rows: `fit(X, y)`.")
+        _validation.check_consistent_length(X, y)
         unit = lambda h: h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
         similar = unit(self.transform(X)) @ unit(self.h_).T
         nearest = np.argsort(-similar, axis=1, kind="stable")[:, :20]
@@ -113,17 +115,26 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
         return float(np.mean(classes[votes] == np.asarray(y)))
 
     def _checked(self, X: Any, fitting: bool) -> np.ndarray:
-        if getattr(X, "ndim", 2) == 4:
+        least, shape = 2 if fitting else 1, getattr(X, "shape", None)
+        pictures = shape is not None and len(shape) == 4
+        need(
+            fitting or pictures == self.pictures_,
+            lambda: (
+                "`ContrastiveEmbedding` needs what it was fitted on, "
+                f"{'pictures (n, h, w, 3)' if self.pictures_ else 'arrays (n, d)'}; received "
+                f"{'a ' + type(X).__name__ if shape is None else f'shape {tuple(shape)}'}."
+            ),
+        )
+        if pictures:
             x = np.asarray(X)
             need(
-                x.dtype == np.uint8 and x.shape[3] == 3 and len(x) >= 2,
+                x.dtype == np.uint8 and x.shape[3] == 3 and len(x) >= least,
                 lambda: (
-                    "`ContrastiveEmbedding` needs at least 2 pictures (n, h, w, 3) in uint8; "
-                    f"received {x.shape} in {x.dtype}."
+                    f"`ContrastiveEmbedding` needs at least {least} pictures (n, h, w, 3) in "
+                    f"uint8; received {x.shape} in {x.dtype}."
                 ),
             )
             return x
-        least = 2 if fitting else 1
         return _validation.validate_data(
             self, X, reset=fitting, dtype=np.float64, ensure_min_samples=least
         )
@@ -135,7 +146,8 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
 
     def _embed(self, x: np.ndarray) -> np.ndarray:
         if self.pictures_:
-            return np.asarray(embed(self.networks_, {"images": x}).h, dtype=np.float64)
+            found = embed(self.networks_, {"images": x}, views=self.views_)
+            return np.asarray(found.h, dtype=np.float64)
         rows = torch.from_numpy((x - self.mean_) / self.scale_)
         with torch.no_grad():
             return self.networks_.encode(rows).numpy()

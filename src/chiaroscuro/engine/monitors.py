@@ -47,7 +47,7 @@ def watch(
             return {}
         if not looked_at:
             looked_at.append(spaced(moment.data, rows))
-        found = embed(moment.networks, looked_at[0])
+        found = embed(moment.networks, looked_at[0], views=moment.settings.views)
         numbers = dict(measure(found.h))
         if found.z is not None:
             numbers |= {f"z_{name}": value for name, value in measure(found.z).items()}

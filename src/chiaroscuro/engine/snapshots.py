@@ -72,7 +72,7 @@ def snapshots(rows: int = 1000, every: int | None = None) -> Callback:
 
 
 def _save(networks: Networks, data: Dataset, settings: Settings, run: Run, epoch: int) -> None:
-    found = embed(networks, data).arrays()
+    found = embed(networks, data, views=settings.views).arrays()
     vectors: dict[str, Any] = {name: a for name, a in found.items() if name in _VECTORS}
     if "z1" not in vectors:
         vectors |= two_views(networks, data, settings)

@@ -52,6 +52,12 @@ class Chain(View):
             batch, rows[str(place)] = member(batch, ids, _seed(seed, place), epoch, view)
         return batch, record(n, **rows)
 
+    def plain(self, batch: Any) -> Any:
+        """What every member does to all samples alike, first to last."""
+        for member in self.views:
+            batch = member.plain(batch)
+        return batch
+
 
 def _seed(seed: int, place: int) -> int:
     digest = hashlib.sha256(f"chain {seed} {place}".encode()).digest()

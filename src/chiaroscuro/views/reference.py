@@ -30,6 +30,7 @@ __all__ = [
     "hue",
     "jitter",
     "render",
+    "resize",
     "resize_matrix",
     "saturation",
     "solarise",
@@ -97,6 +98,14 @@ def crop_resize(x: Tensor, parameters: np.ndarray, size: int, antialias: bool) -
         R_y[i, :, top : top + h] = resize_matrix(h, size, antialias)
         R_x[i, :, left : left + w] = resize_matrix(w, size, antialias)[:: -1 if p["flip"] else 1]
     return alike(R_y, x)[:, None] @ x @ alike(R_x, x)[:, None].mT
+
+
+def resize(x: Tensor, size: int, antialias: bool) -> Tensor:
+    """Whole pictures, uint8 or float in [0, 1], bilinearly as floats (n, c, size, size)."""
+    x = unit(x)
+    if tuple(x.shape[2:]) == (size, size):
+        return x
+    return F.interpolate(x, (size, size), mode="bilinear", antialias=antialias)
 
 
 @lru_cache(maxsize=256)

@@ -21,7 +21,7 @@ from chiaroscuro.views.view import from_array, located
 if TYPE_CHECKING:
     from chiaroscuro.views.simclr import SimCLR
 
-__all__ = ["Backend", "backend", "pictures", "render"]
+__all__ = ["Backend", "backend", "pictures", "plain", "render"]
 
 
 @dataclass(frozen=True)
@@ -146,13 +146,7 @@ def render(
     full = policy.explicit()
     channels = int(images.shape[1] if isinstance(images, Tensor) else len(images[0]))
     shape = (len(images), channels, full.size, full.size)
-    need(
-        full.mean is None or len(full.mean) == channels == len(full.std or ()),
-        lambda: (
-            f"`SimCLR(mean={full.mean}, std={full.std})` needs one number per channel; received "
-            f"pictures of {channels}."
-        ),
-    )
+    _fits(full, channels)
     need(
         len(parameters) == len(images),
         lambda: (
@@ -181,6 +175,24 @@ def render(
     got = torch.empty(shape) if out is None else out
     fast(full, images, np.ascontiguousarray(parameters), got, threads or torch.get_num_threads())
     return got
+
+
+def plain(policy: SimCLR, images: Tensor | Sequence[Tensor]) -> Tensor:
+    """Whole pictures, resized and normalised as the views are, (n, c, size, size)."""
+    _fits(policy, int(images.shape[1] if isinstance(images, Tensor) else len(images[0])))
+    batches = [images] if isinstance(images, Tensor) else [x[None] for x in images]
+    resized = torch.cat([reference.resize(x, policy.size, policy.antialias) for x in batches])
+    return reference.normalised(resized, policy)
+
+
+def _fits(policy: SimCLR, channels: int) -> None:
+    need(
+        policy.mean is None or len(policy.mean) == channels == len(policy.std or ()),
+        lambda: (
+            f"`SimCLR(mean={policy.mean}, std={policy.std})` needs one number per channel; "
+            f"received pictures of {channels}."
+        ),
+    )
 
 
 _OUTPUTS = (torch.float32, torch.uint8)

@@ -12,7 +12,7 @@ import numpy as np
 
 from chiaroscuro.errors import need
 from chiaroscuro.views.counter import Draws
-from chiaroscuro.views.render import pictures, render
+from chiaroscuro.views.render import pictures, plain, render
 from chiaroscuro.views.view import View
 
 __all__ = ["PARAMETERS", "STRENGTHS", "SimCLR"]
@@ -68,7 +68,7 @@ class SimCLR(View):
     Where it fails: a picture whose class is its colour, its size or its orientation loses it.
 
     Relations: `small`, `moderate` and `large` are strengths 0.05, 0.25 and 0.5; strength 0 without
-    blur is a plain resize; `explicit()` draws the same views.
+    blur is `plain`, a resize; `explicit()` draws the same views.
 
     Args:
         size: side of the views, in pixels. The picture's own size in [cosentino2022]; 224 in
@@ -224,6 +224,15 @@ class SimCLR(View):
         images, sides = pictures(batch, ids)
         parameters = self.sample(sides, self.draws(ids, seed, epoch, view))
         return render(self, images, parameters), parameters
+
+    def plain(self, batch: Any) -> Any:
+        """Whole pictures in the size of the views, (n, c, size, size), normalised as they are.
+
+        Args:
+            batch: pictures, as for a call.
+        """
+        images, _ = pictures(batch, range(len(batch)))
+        return plain(self, images)
 
 
 def _sample(p: SimCLR, height: np.ndarray, width: np.ndarray, u: np.ndarray) -> np.ndarray:

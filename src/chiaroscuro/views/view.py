@@ -45,6 +45,17 @@ class View:
             view: 0 for the first view, 1 for the second, and so on.
         """
 
+    def plain(self, batch: Any) -> Any:
+        """The samples as a network that learnt from this view takes them, with nothing random.
+
+        What a view does to every sample alike (a size, a normalisation) belongs here: what is
+        embedded must look like what was trained on. As they are, by default.
+
+        Args:
+            batch: n samples, as for a call.
+        """
+        return batch
+
     def draws(self, ids: Any, seed: int, epoch: int, view: int) -> Draws:
         """The random numbers of this class for these samples."""
         return Draws(ids, seed=seed, epoch=epoch, view=view, stream=type(self).__name__)
