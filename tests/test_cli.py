@@ -132,7 +132,7 @@ def test_train_embed_and_evaluate(capsys, tmp_path):
     folder, file = str(tmp_path / "run"), str(tmp_path / "e.npz")
     status, out, err = run(capsys, "train", "digits", "--set", *TINY, "--out", folder)
     assert (status, out) == (0, f"run: {folder}\n")
-    assert "knn_20" in err.splitlines()[-1]
+    assert "online_knn" in err.splitlines()[-1]
     assert run(capsys, "embed", folder, "--out", file)[:2] == (0, f"embeddings: {file}\n")
     status, of_file, err = run(capsys, "evaluate", file, "--json")
     assert (status, err) == (0, "")

@@ -7,7 +7,9 @@ import torch
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.data import open_data
 from chiaroscuro.engine import (
+    Moment,
     Pairs,
+    build,
     embed,
     examine,
     held_out,
@@ -76,6 +78,52 @@ def test_callbacks_embed_as_the_run_does(trained):
     of_train = whole.h[whole.split == 0]
     close(seen["watch"][0], of_train)
     close(seen["watch"][1], whole.z[whole.split == 0])
+    assert [len(h) for h in seen["held_out"]] == [8, 4]
+    for row in np.concatenate(seen["held_out"]):
+        assert np.abs(of_train - row).max(axis=1).min() < 1e-4
     last = Embeddings.load(run.embeddings("epoch-0001"))
     close(last.h, whole.h)
     close(Embeddings.load(run.embeddings("epoch-0000")).h, whole.layers["untrained"])
+
+
+# ---- looking on while training goes on ----
+
+
+def looked_at(settings, data):
+    """The rows, by id, that `held_out` hands to its measure, and what is in them."""
+    got = []
+    look = held_out(lambda a, b: got.extend((a, b)) or {"asked": len(b[1])}, rows=50)
+    networks = build(settings.network, 0)
+    moment = Moment(1, 1, 0, 0.0, settings, networks, data, None)
+    return look(moment), got
+
+
+ARRAYS = ("data.source=unused.npz", "views.first=Jitter(noise=0.1)")
+ENCODER = "network.encoder=MLP(d_in=2, d=2, depth=1)"
+
+
+def test_looking_on_never_sees_the_test_side():
+    """Each sample is its own number; h of a linear encoder tells which were embedded."""
+    settings = read_settings("simclr", [*ARRAYS, ENCODER])
+    x = np.c_[np.arange(60), np.ones(60)].astype(np.float32)
+    given = {"x": x, "labels": np.arange(60) % 3, "split": np.arange(60) // 30}
+    numbers, got = looked_at(settings, open_data(given))
+    assert numbers == {"asked": 9}
+    known, asked = got
+    assert np.bincount(asked[1]).tolist() == [3, 3, 3]
+    right = embed(build(settings.network, 0), {"x": x}).h
+    rows = [np.abs(right - h).sum(axis=1).argmin() for h in np.concatenate([known[0], asked[0]])]
+    assert sorted(rows) == list(range(30))
+    only_test = open_data(given).part("test")
+    assert looked_at(settings, only_test)[0] == {}
+
+
+def test_looking_on_keeps_groups_whole_and_needs_labels():
+    settings = read_settings("simclr", [*ARRAYS, ENCODER])
+    x = np.c_[np.arange(40) // 4, np.ones(40)].astype(np.float32)  # a group looks the same
+    given = {"x": x, "labels": np.arange(40) // 4 % 2, "groups": np.arange(40) // 4}
+    numbers, (known, asked) = looked_at(settings, open_data(given))
+    assert numbers["asked"] == 16
+    assert not {tuple(h) for h in known[0]} & {tuple(h) for h in asked[0]}
+    assert looked_at(settings, open_data({"x": x}))[0] == {}
+    assert looked_at(settings, open_data(given | {"groups": np.zeros(40, int)}))[0] == {}

@@ -19,7 +19,7 @@ def story(stream):
             shown.shown -= 1  # as if a second had gone by
             shown.step(step, (step - 1) // 10, 5.5 - step / 10)
             if step % 10 == 0:
-                measures = {"knn_20": 0.75} if step == 10 else {}
+                measures = {"online_knn": 0.75} if step == 10 else {}
                 with shown.paused():
                     shown.epoch(step, step // 10 - 1, 5.0, measures)
         shown.say("done [not markup]")
@@ -30,7 +30,7 @@ def test_lines():
     stream = io.StringIO()
     story(stream)
     one, two, last = stream.getvalue().splitlines()
-    pattern = r"epoch 1, step 10/20, loss 5.0000, [\d,]+ images/s, knn_20 0.750, \d+ s left"
+    pattern = r"epoch 1, step 10/20, loss 5.0000, [\d,]+ images/s, online_knn 0.750, \d+ s left"
     assert re.fullmatch(pattern, one)
     assert re.fullmatch(r"epoch 2, step 20/20, loss 5.0000, [\d,]+ images/s, 0 s left", two)
     assert last == "done [not markup]"
@@ -45,7 +45,7 @@ def test_a_bar(monkeypatch):
     frames = [frame.strip() for frame in re.split(r"[\r\n]+", plain) if frame.strip()]
     bar = r"epoch 1 \S+ +5/20 loss 5.0000, [\d,]+ images/s, \d+ s left"
     assert any(re.fullmatch(bar, frame) for frame in frames), frames
-    later = r"epoch 2 \S+ 15/20 loss 4.0000, [\d,]+ images/s, knn_20 0.750, \d+ s left"
+    later = r"epoch 2 \S+ 15/20 loss 4.0000, [\d,]+ images/s, online_knn 0.750, \d+ s left"
     assert any(re.fullmatch(later, frame) for frame in frames), frames
     assert "done [not markup]" in frames
     # one line remains of an epoch in which something was measured, none of the others

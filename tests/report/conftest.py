@@ -65,7 +65,7 @@ def make_run(folder, n=240, epochs=4, seed=0, lr=0.01):
                     "step": step,
                     "epoch": epoch,
                     "mean_loss": 5.0 / epoch,
-                    "knn_20": 0.3 + epoch / 10,
+                    "online_knn": 0.3 + epoch / 10,
                 },
                 durable=False,
             )

@@ -85,6 +85,7 @@ def test_the_list_and_a_report(served):
     rows = {row["name"]: row for row in document(body)["runs"]}
     assert set(rows) == {"one", "deep/two"}  # neither the link nor the run with a link inside
     assert rows["one"]["findings"] == 2
+    assert (rows["one"]["online"], rows["one"]["accuracy"]) == (0.5, None)  # never one for another
     assert rows["one"]["state"] == "finished"
     changed = (served.folder / "one" / "history.jsonl").stat().st_mtime
     assert rows["one"]["changed"] == pytest.approx(changed, abs=0.1, rel=0)

@@ -153,23 +153,26 @@ def _match(
 
 
 def glance(train: tuple[Any, Any], test: tuple[Any, Any]) -> dict[str, float]:
-    """A quick look while training goes on: plain 20-neighbour accuracy on the test side.
+    """A quick look while training goes on: the share that 20 neighbours name, one vote each.
 
-    Fewer neighbours where the training side has fewer rows; nothing where a side has no labels.
+    Called `online_knn`, and not comparable with `knn_20` of `evaluate`: it is taken of a few rows,
+    inside the training side where `engine.held_out` hands it over, and its votes are not weighted.
+    Fewer neighbours where there are fewer rows; nothing where a side has no labels.
 
     Args:
-        train, test: (h, labels) each; rows with a negative label are left out.
+        train: (h, labels) of the rows that may be neighbours.
+        test: (h, labels) of the rows asked about. Of both, rows with a negative label are left out.
 
     Example:
         >>> both = np.eye(3).repeat(9, axis=0), np.arange(3).repeat(9)
         >>> glance(both, both)
-        {'knn_20': 1.0}
+        {'online_knn': 1.0}
     """
     sides = [Labelled(h[y >= 0], y[y >= 0]) for h, y in (train, test)]
     if min(len(side.h) for side in sides) == 0:
         return {}
     n_neighbours = min(20, len(sides[0].h))
-    return {"knn_20": knn_accuracy(sides[0], sides[1], n_neighbours, "majority")}
+    return {"online_knn": knn_accuracy(sides[0], sides[1], n_neighbours, "majority")}
 
 
 _WHY = {

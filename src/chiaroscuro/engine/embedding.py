@@ -135,37 +135,46 @@ def held_out(
     rows: int = 1000,
     every: int = 1,
 ) -> Callback:
-    """A callback that hands representations of both sides of the split to a measure.
+    """A callback that hands representations of two parts of the training rows to a measure.
 
-    Data without labels or without a split give no measure. It decides nothing: it is there to look
-    at.
+    A third of the rows that training sees is held out from the others, class by class and with
+    groups kept whole. The test side of a split is never looked at, so that whoever stops a training
+    or chooses settings by these numbers has not chosen by the test. Both parts were trained on: an
+    objective that sees labels flatters itself here. Data without labels give no measure. It decides
+    nothing: it is there to look at.
 
     Args:
-        measure: of (h, labels) of the training side and of the test side to numbers by name.
-        rows: at most so many of the test side, and twice as many of the training side, evenly
-            spaced.
+        measure: of (h, labels) of the larger part and of the one held out to numbers by name.
+        rows: at most so many of the part held out, and twice as many of the other, evenly spaced.
         every: epochs between looks; the last epoch is always looked at.
     """
-    sides: list[Dataset] = []
+    chosen: list[tuple[Dataset, ...]] = []
 
     def callback(moment: Moment) -> Mapping[str, float]:
         if (moment.epoch + 1) % every and moment.step < moment.steps:
             return {}
-        if not sides:
-            data = open_data(moment.settings.data.source)
-            if data.labels is None or data.split is None:
-                return {}
-            parts = data.part("train"), data.part("test")
-            sides.extend(spaced(part, n) for part, n in zip(parts, (2 * rows, rows), strict=True))
-        if any(len(part) == 0 for part in sides):
+        if not chosen:
+            chosen.append(_inner(moment.data, rows))
+        if not chosen[0]:
             return {}
         views = moment.settings.views
-        train, test = (
-            (_through(moment.networks, part, 0, views)[0], part.labels) for part in sides
+        known, asked = (
+            (_through(moment.networks, part, 0, views)[0], part.labels) for part in chosen[0]
         )
-        return measure(train, test)
+        return measure(known, asked)
 
     return callback
+
+
+def _inner(data: Dataset, rows: int) -> tuple[Dataset, ...]:
+    """Two parts of the training side, the second a third of it; nothing where that cannot be."""
+    data = data if data.split is None else data.part("train")
+    groups = np.arange(len(data)) if data.groups is None else data.groups
+    if data.labels is None or len(np.unique(groups)) < 2:
+        return ()
+    halves = data.with_split(1 / 3)
+    known, asked = spaced(halves.part("train"), 2 * rows), spaced(halves.part("test"), rows)
+    return (known, asked) if len(known) and len(asked) else ()
 
 
 # ---- going through ----

@@ -27,8 +27,8 @@ class Progress:
     Example:
         >>> import sys
         >>> with Progress(sys.stdout, steps=10, start=0, batch=4) as shown:
-        ...     shown.epoch(5, epoch=0, loss=1.25, measures={"knn_20": 0.5})
-        epoch 1, step 5/10, loss 1.2500, ... images/s, knn_20 0.500, ... left
+        ...     shown.epoch(5, epoch=0, loss=1.25, measures={"online_knn": 0.5})
+        epoch 1, step 5/10, loss 1.2500, ... images/s, online_knn 0.500, ... left
     """
 
     def __init__(self, stream: TextIO | None, steps: int, start: int, batch: int):

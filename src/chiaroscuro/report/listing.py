@@ -86,7 +86,9 @@ class Listing:
         return short({"training": history_of(records), "snapshots": frames})
 
 
-_NOTHING: dict[str, Any] = dict.fromkeys(("epoch", "epochs", "loss", "accuracy", "findings"))
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    ("epoch", "epochs", "loss", "online", "accuracy", "findings")
+)
 
 
 def _said(error: Exception) -> dict[str, Any]:
@@ -113,23 +115,23 @@ def _row(run: Run) -> dict[str, Any]:
             "epoch": epochs[-1]["epoch"] if epochs else None,
             "epochs": planned,
             "loss": losses[-1] if losses else None,
-            "accuracy": _accuracy(run, epochs),
+            "accuracy": _accuracy(run),
+            "online": next((e["online_knn"] for e in reversed(epochs) if "online_knn" in e), None),
             "findings": None if diagnosis is None else len(diagnosis.get("findings") or []),
             "curve": _thinned(losses),
         }
     ) | {"changed": round(changed, 1)}  # a time has more than six figures
 
 
-def _accuracy(run: Run, epochs: Sequence[Mapping[str, Any]]) -> float | None:
-    """Of the evaluation, else the last that was measured while training."""
+def _accuracy(run: Run) -> float | None:
+    """Of the evaluation, on held-out data."""
     path = run.folder / "evaluation.json"
-    if path.is_file():
-        try:
-            found = json.loads(path.read_bytes())["results"]["encoder"]["knn_20"]
-            return float(found)
-        except (ValueError, LookupError, TypeError):
-            return None
-    return next((one["knn_20"] for one in reversed(epochs) if "knn_20" in one), None)
+    if not path.is_file():
+        return None
+    try:
+        return float(json.loads(path.read_bytes())["results"]["encoder"]["knn_20"])
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def _thinned(values: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,8 @@ const COLUMNS = [
   ["state", "state", (run) => run.state],
   ["epoch", "epoch", (run) => run.epoch],
   ["loss", "loss, nats", (run) => run.loss],
-  ["accuracy", "accuracy, %", (run) => run.accuracy],
+  ["online", "accuracy inside training, %", (run) => run.online],
+  ["accuracy", "held-out accuracy, %", (run) => run.accuracy],
   ["findings", "findings", (run) => run.findings],
   ["changed", "changed", (run) => run.changed],
 ];
@@ -57,6 +58,7 @@ export function listPage(content, address) {
       el("td", {}, el("span.state", { class: `state ${run.state}` }, run.state)),
       el("td", {}, run.epoch === null ? "–" : `${format(run.epoch)} of ${format(run.epochs)}`),
       el("td.loss", {}, format(run.loss)),
+      el("td", {}, run.online === null ? "–" : format(100 * run.online)),
       el("td", {}, run.accuracy === null ? "–" : format(100 * run.accuracy)),
       el("td", {}, run.findings === null ? "–" : format(run.findings)),
       el("td", {}, new Date(1000 * run.changed).toISOString().slice(0, 16).replace("T", " ")),

@@ -6,6 +6,7 @@ const NAMES = {
   lr: ["learning rate", ""],
   knn_accuracy: ["neighbours name the label", "%"],
   knn_20: ["held-out accuracy, 20 neighbours", "%"],
+  online_knn: ["accuracy inside the training side, 20 neighbours", "%"],
   linear_accuracy: ["linear accuracy", "%"],
   effective_rank: ["effective rank", "dimensions"],
   participation_ratio: ["participation ratio", "dimensions"],
