@@ -42,6 +42,24 @@ def test_train_and_test_folders_are_a_split(tmp_path, test):
     assert data.part("test").ids.tolist() == [f"{test}/a/2.png"]
 
 
+def test_nothing_may_lie_beside_the_sides(tmp_path):
+    """One picture beside them must not make the sides classes, and the test side training data."""
+    plant(tmp_path, ["train/a/1.png", "val/a/1.png", "cover.png", "more/b.png"])
+    with pytest.raises(
+        InputError, match=r"`train`, `val` .* 2 of 4 lie outside, the first is `cover.png`"
+    ):
+        read_folder(tmp_path)
+
+
+def test_a_side_alone_is_no_class(tmp_path):
+    plant(tmp_path, ["one/train/a/1.png", "one/train/b/1.png", "two/test/a/1.png"])
+    data = read_folder(tmp_path / "one")
+    assert data.class_names == ("a", "b")
+    assert data.labels.tolist() == [0, 1]
+    assert data.split is None
+    assert len(read_folder(tmp_path / "two").part("train")) == 0
+
+
 def test_two_test_sides_are_ambiguous(tmp_path):
     plant(tmp_path, ["train/1.png", "test/1.png", "val/1.png"])
     with pytest.raises(InputError, match="it has 2: test, val"):

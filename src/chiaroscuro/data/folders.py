@@ -23,7 +23,8 @@ def read_folder(
 
     `folder/cat/1.png` has the class `cat`, its topmost folder; `folder/1.png` has none.
     `folder/train/cat/1.png` and `folder/test/cat/1.png` are also split, with `val` as the test side
-    where there is no `test`. The order is that of the sorted paths, the same on every machine.
+    where there is no `test`; then nothing may lie beside the sides, and a side alone is no class
+    either. The order is that of the sorted paths, the same on every machine.
     Hidden files and files that are not called pictures are no part of the data; a file that is
     called one and cannot be read is skipped, counted and listed in `data.skipped`.
 
@@ -60,10 +61,12 @@ def read_folder(
     )
     inside = [name.split("/") for name in names]
     sides = {parts[0] for parts in inside if len(parts) > 1 and parts[0].lower() in SIDES}
-    split = {SIDES[side.lower()] for side in sides} == {0, 1} and all(p[0] in sides for p in inside)
+    split = any(SIDES[side.lower()] for side in sides)  # a training side alone is the whole
+    if sides:
+        _nothing_beside(root, sides, names)
     if split:
         _one_test_side(root, sides)
-    folders = [(parts[1:-1] if split else parts[:-1])[:1] for parts in inside]
+    folders = [(parts[1:-1] if sides else parts[:-1])[:1] for parts in inside]
     columns: dict[str, Column] = {"images": images, "ids": batch_of_objects(names[r] for r in rows)}
     classes = tuple(sorted({folder[0] for folder in folders if folder}))
     if classes:
@@ -87,6 +90,19 @@ def _files(root: Path) -> list[Path]:
             if not name.startswith(".") and name.lower().endswith(EXTENSIONS)
         ]
     return sorted(found, key=lambda file: relative(file, root))
+
+
+def _nothing_beside(root: Path, sides: set[str], names: list[str]) -> None:
+    beside = [name for name in names if name.split("/")[0] not in sides]
+    listed = ", ".join(f"`{side}`" for side in sorted(sides))
+    need(
+        not beside,
+        lambda: (
+            f"`{root}` is split into {listed} and needs every picture in there; {len(beside)} of "
+            f"{len(names)} lie outside, the first is `{beside[0]}`. Move them away; a class of "
+            "such a name needs another."
+        ),
+    )
 
 
 def _one_test_side(root: Path, sides: set[str]) -> None:
