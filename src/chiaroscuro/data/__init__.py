@@ -19,7 +19,7 @@ from chiaroscuro.data.emoji import read_emoji
 from chiaroscuro.data.find import Available, available, open_data
 from chiaroscuro.data.folders import read_folder
 from chiaroscuro.data.mnist import read_mnist
-from chiaroscuro.data.order import Order, Step
+from chiaroscuro.data.order import Order
 from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.pictures import decode
 from chiaroscuro.data.tables import from_hugging_face, read_hugging_face, read_parquet
@@ -37,7 +37,6 @@ __all__ = [
     "Order",
     "Skipped",
     "Source",
-    "Step",
     "TarStream",
     "WanderingDigits",
     "available",

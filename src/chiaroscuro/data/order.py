@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +15,7 @@ from numpy.typing import NDArray
 from chiaroscuro.data.counter import words
 from chiaroscuro.errors import need
 
-__all__ = ["Order", "Step"]
-
-
-class Step(NamedTuple):
-    """Where training is, and the samples of this rank's share of the batch there."""
-
-    step: int
-    epoch: int
-    batch: int
-    indices: NDArray[np.int64]
+__all__ = ["Order"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,20 +27,16 @@ class Order:
     Every sample gets a random 64-bit number from (seed, epoch, sample), and the epoch goes through
     them by size (equal ones by index): each of the n! orders is as likely as any other. Batch b is
     positions b * batch to (b+1) * batch; rank r of w has the r-th of w equal parts of it, in order.
+    The samples at the end that fill no batch are left out, others in every epoch.
 
     Relations:
         The parts of a batch over the ranks, put together, are the batch on one rank, for any number
         of ranks that divides it.
-        `steps(start=k)` is what `steps()` gives from its k-th on: resuming needs one number.
 
     Args:
         n: how many samples.
         batch: samples of one step, all ranks together.
         seed: of the shuffling.
-        shuffle: off for evaluation: 0, 1, 2, ...
-        drop_last: leave out the samples at the end of an epoch that fill no batch (others every
-            epoch). If not, the last batch is smaller; ranks then get parts that differ by at most
-            1.
         at_least: the fewest samples a batch of a rank may have: 2 where samples are each other's
             negatives.
 
@@ -62,15 +47,11 @@ class Order:
         >>> halves = [order.indices(0, 1, rank=r, world=2) for r in (0, 1)]
         >>> bool((np.concatenate(halves) == order.indices(0, 1)).all())
         True
-        >>> [(s.epoch, s.batch) for s, _ in zip(order.steps(start=3), range(2))]
-        [(1, 1), (2, 0)]
     """
 
     n: int
     batch: int
     seed: int = 0
-    shuffle: bool = True
-    drop_last: bool = True
     at_least: int = 2
 
     def __post_init__(self) -> None:
@@ -80,32 +61,26 @@ class Order:
             lambda: f"`Order(batch)` needs at least 1 sample a batch; received `{self.batch}`.",
         )
         need(
-            self.batch <= self.n or not self.drop_last,
+            self.batch <= self.n,
             lambda: (
                 f"A batch of {self.batch} needs at least as many samples; the data have {self.n}. "
                 f"Take a batch of at most {self.n}, or more data."
             ),
         )
-        smallest = min(self.batch, self.n)
-        if not self.drop_last and self.n % self.batch:
-            smallest = self.n % self.batch
         need(
-            smallest >= self.at_least,
+            self.batch >= self.at_least,
             lambda: (
                 f"Every batch needs at least {self.at_least} samples, for they are each other's "
-                f"negatives; {self.n} samples in batches of {self.batch} leave one of {smallest}. "
-                "Choose another batch size or `drop_last=True`."
+                f"negatives; received a batch of {self.batch}."
             ),
         )
 
     def __len__(self) -> int:
         """Batches in an epoch."""
-        return self.n // self.batch if self.drop_last else -(-self.n // self.batch)
+        return self.n // self.batch
 
     def permutation(self, epoch: int) -> NDArray[np.int64]:
         """All samples in the order of this epoch, those that fill no batch at the end."""
-        if not self.shuffle:
-            return np.arange(self.n)
         return _shuffled(self.n, self.seed, epoch)
 
     def indices(self, epoch: int, batch: int, rank: int = 0, world: int = 1) -> NDArray[np.int64]:
@@ -115,25 +90,9 @@ class Order:
             lambda: f"Epochs have batches 0 to {len(self) - 1}; received `{batch}`.",
         )
         self._check_world(rank, world)
-        start = batch * self.batch
-        size = min(self.batch, self.n - start)
-        low, high = (start + size * r // world for r in (rank, rank + 1))
-        return self.permutation(epoch)[low:high]
-
-    def epoch(
-        self, epoch: int, *, start: int = 0, rank: int = 0, world: int = 1
-    ) -> Iterator[NDArray[np.int64]]:
-        """This rank's parts of the batches of one epoch, from batch `start` on."""
-        for batch in range(start, len(self)):
-            yield self.indices(epoch, batch, rank, world)
-
-    def steps(self, start: int = 0, *, rank: int = 0, world: int = 1) -> Iterator[Step]:
-        """Step after step without end, from step `start` on: step = epoch * len(order) + batch."""
-        step = start
-        while True:
-            epoch, batch = divmod(step, len(self))
-            yield Step(step, epoch, batch, self.indices(epoch, batch, rank, world))
-            step += 1
+        part = self.batch // world
+        low = batch * self.batch + rank * part
+        return self.permutation(epoch)[low : low + part]
 
     def _check_world(self, rank: int, world: int) -> None:
         need(
@@ -141,18 +100,17 @@ class Order:
             lambda: f"`rank` needs to be from 0 to {world - 1}; received `{rank}`.",
         )
         need(
-            self.batch % world == 0 or not self.drop_last,
+            self.batch % world == 0,
             lambda: (
                 f"A batch of {self.batch} needs to be divisible by {world} ranks, so that each has "
                 f"the same share; {self.batch // world * world or world} would be."
             ),
         )
-        last = self.n % self.batch if not self.drop_last and self.n % self.batch else self.batch
         need(
-            min(self.batch, last) // world >= self.at_least or world == 1,
+            self.batch // world >= self.at_least or world == 1,
             lambda: (
                 f"Every rank needs at least {self.at_least} samples of a batch; a batch of "
-                f"{min(self.batch, last)} on {world} ranks leaves {min(self.batch, last) // world}."
+                f"{self.batch} on {world} ranks leaves {self.batch // world}."
             ),
         )
 

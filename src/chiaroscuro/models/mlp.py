@@ -139,7 +139,7 @@ def rows(model: nn.Module, x: Tensor, d_in: int, batch_norm: bool) -> Tensor:
         not (batch_norm and model.training and len(x) == 1),
         lambda: (
             f"`{name}` with a BatchNorm needs at least 2 samples in a training batch; received "
-            "1, whose variance is 0. Raise the batch size or set `drop_last`."
+            "1, whose variance is 0. Take a larger batch."
         ),
     )
     return x.flatten(1)
