@@ -2,8 +2,8 @@
 
 Three sources: features of a supervised ResNet-20 on CIFAR-10 test pictures, sentence embeddings of
 MiniLM (both third-party), and small networks trained here on handwritten digits as arrays. A case
-is a function of (name, seed); odd and even seeds differ in the source or in how strong the
-pathology is.
+is a function of (name, seed): even seeds plant into the supervised features, odd ones into a small
+network trained here, and seeds from 5 on plant more mildly.
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ def small(**changes: Any) -> dict[str, Any]:
 
 
 def trained(seed: int) -> Case:
-    """A small network trained on arrays of digits; kept on disk once it is trained."""
+    """A small network trained on arrays of digits, one of five; kept on disk once trained."""
+    seed = seed % 5
     folder = KEPT / "runs" / f"digits-{seed}"
     if not (folder / "done").exists():
         cs.train(small(seed=seed), folder)
@@ -153,6 +154,11 @@ def planted(*given: str) -> Callable[[Pathology], Pathology]:
     return note
 
 
+def pick(seed: int, strong: tuple[Any, ...], mild: tuple[Any, ...]) -> Any:
+    """How strong a pathology is at a seed."""
+    return strong[seed % 5] if seed < 5 else mild[seed % 5]
+
+
 def only(arrays: Arrays, *names: str) -> Arrays:
     return {name: arrays[name] for name in names if name in arrays}
 
@@ -168,16 +174,23 @@ def full_collapse(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     h = a["h"] - a["h"].mean(axis=0)
     to = draw.normal(size=h.shape[1])
     size = np.linalg.norm(h, axis=1).mean() / np.linalg.norm(to)
-    return Case({"h": size * to + h * (0.02, 0.1)[seed % 2]}, About())
+    return Case(
+        {
+            "h": size * to
+            + h * pick(seed, (0.02, 0.1, 0.02, 0.1, 0.02), (0.12, 0.13, 0.11, 0.12, 0.13))
+        },
+        About(),
+    )
 
 
 @planted("h", "labels")
 def dimensional_collapse(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     h = a["h"]
     U, s, V = np.linalg.svd(h - h.mean(axis=0), full_matrices=False)
-    k = (4, 10, 7, 14, 20)[seed % 5]
+    k = pick(seed, (4, 10, 7, 14, 20), (24, 28, 32, 26, 30))
+    left = pick(seed, (1e-4,) * 5, (3e-3,) * 5)
     Q = np.linalg.qr(draw.normal(size=(len(V), len(V))))[0]
-    thin = (U[:, :k] * s[:k]) @ V[:k] @ Q + 1e-4 * h.std() * draw.normal(size=h.shape)
+    thin = (U[:, :k] * s[:k]) @ V[:k] @ Q + left * h.std() * draw.normal(size=h.shape)
     return Case({"h": thin, "labels": a["labels"]}, About())
 
 
@@ -203,19 +216,21 @@ def _about(loss: Any = None, batch: int | None = None) -> About:
 
 @planted("z1, z2", "objective")
 def high_temperature(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
-    tau = (5.0, 10.0, 8.0, 20.0, 50.0)[seed % 5]
+    tau = pick(seed, (5.0, 10.0, 8.0, 20.0, 50.0), (3.0, 2.0, 3.0, 2.0, 2.5))
     return Case(only(a, "z1", "z2"), _about(cs.InfoNCE(cs.Cosine(tau=tau))))
 
 
 @planted("z1, z2", "objective")
 def low_temperature(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
-    tau = (0.01, 0.01, 0.005, 0.005, 0.002)[seed % 5]
+    tau = pick(seed, (0.01, 0.01, 0.005, 0.005, 0.002), (0.015, 0.01, 0.015, 0.01, 0.015))
     return Case(only(a, "z1", "z2"), _about(cs.InfoNCE(cs.Cosine(tau=tau))))
 
 
 @planted("z1, z2", "labels")
 def false_negatives(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
-    few = np.isin(a["labels"], draw.choice(10, 2 + seed % 2, replace=False))
+    few = np.isin(
+        a["labels"], draw.choice(10, pick(seed, (2, 3, 2, 3, 2), (3,) * 5), replace=False)
+    )
     return Case({name: a[name][few] for name in ("z1", "z2", "labels")}, About())
 
 
@@ -228,14 +243,14 @@ def mispaired_views(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
 @planted("h1, h2")
 def weak_views(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     h = a["h1"]
-    little = (0.01, 0.02, 0.03, 0.005, 0.0)[seed % 5] * h.std(axis=0)
-    return Case({"h1": h, "h2": h + little * draw.normal(size=h.shape)}, About())
+    little = pick(seed, (0.01, 0.02, 0.03, 0.005, 0.0), (0.05, 0.06, 0.07, 0.05, 0.06))
+    return Case({"h1": h, "h2": h + little * h.std(axis=0) * draw.normal(size=h.shape)}, About())
 
 
 @planted("z1, z2")
 def strong_views(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     z1, z2 = (a[name] - a[name].mean(axis=0) for name in ("z1", "z2"))
-    keep = (0.3, 0.35, 0.33, 0.38, 0.28)[seed % 5]
+    keep = pick(seed, (0.3, 0.35, 0.33, 0.38, 0.28), (0.4, 0.42, 0.38, 0.4, 0.36))
     mixed = [keep * z + (1 - keep) * z[draw.permutation(len(z))] for z in (z1, z2)]
     return Case({"z1": mixed[0], "z2": mixed[1]}, About())
 
@@ -243,7 +258,7 @@ def strong_views(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
 @planted("h")
 def dead_dimensions(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     h = a["h"].copy()
-    share = (0.15, 0.2, 0.3, 0.5, 0.25)[seed % 5]
+    share = pick(seed, (0.15, 0.2, 0.3, 0.5, 0.25), (0.11, 0.12, 0.13, 0.11, 0.12))
     h[:, draw.choice(h.shape[1], int(share * h.shape[1]), replace=False)] = seed % 2
     return Case({"h": h}, About())
 
@@ -251,17 +266,17 @@ def dead_dimensions(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
 @planted("h")
 def duplicated_samples(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     h = a["h"].copy()
-    n, share = len(h), (0.05, 0.1, 0.2, 0.03, 0.5)[seed % 5]
+    n, share = len(h), pick(seed, (0.05, 0.1, 0.2, 0.03, 0.5), (0.025, 0.03, 0.035, 0.04, 0.03))
     to, of = np.split(draw.permutation(n)[: 2 * int(share * n / 2)], 2)
-    h[to] = h[of] * (1 + 1e-3 * (seed % 2) * draw.normal(size=(len(of), 1)))
+    h[to] = h[of] + 1e-3 * (seed % 2) * h.std() * draw.normal(size=h[of].shape)
     return Case({"h": h}, About())
 
 
 @planted("h")
 def exploding_norms(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     h = a["h"].copy()
-    far = draw.choice(len(h), max(2, int((0.005, 0.01, 0.02, 0.03, 0.01)[seed % 5] * len(h))))
-    h[far] *= (50.0, 200.0, 1e3, 1e4, 80.0)[seed % 5]
+    far = draw.choice(len(h), pick(seed, (4, 8, 16, 24, 8), (1, 2, 3, 1, 2)), replace=False)
+    h[far] *= pick(seed, (50.0, 200.0, 1e3, 1e4, 80.0), (25.0, 30.0, 28.0, 35.0, 30.0))
     return Case({"h": h}, About())
 
 
@@ -271,8 +286,10 @@ def hubs(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     h = h + h.mean(axis=0)
     noise = draw.normal(size=(len(h), 128)) / np.sqrt(128) * np.linalg.norm(h, axis=1).mean()
     h = np.c_[h, noise]
-    few = draw.choice(len(h), (3, 5, 8, 4, 2)[seed % 5], replace=False)
-    h[few] = h.mean(axis=0) + 0.05 * h.std(axis=0) * draw.normal(size=(len(few), h.shape[1]))
+    few = draw.choice(len(h), pick(seed, (3, 5, 8, 4, 2), (2, 3, 12, 4, 20)), replace=False)
+    h[few] = h.mean(axis=0) + pick(seed, (0.05,) * 5, (0.5, 0.6, 0.5, 0.6, 0.5)) * h.std(
+        axis=0
+    ) * draw.normal(size=(len(few), h.shape[1]))
     return Case({"h": h}, About())
 
 
@@ -280,13 +297,14 @@ def hubs(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
 def leaked_label(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     h, y = a["h"].copy(), a["labels"]
     code = y / 10 if seed % 2 else draw.permutation(10)[y] * 1.0
-    h[:, seed] = code * h.std() + 0.01 * h.std() * draw.normal(size=len(y))
+    noise = pick(seed, (0.01,) * 5, (0.03, 0.04, 0.03, 0.02, 0.04)) * code.std()
+    h[:, seed] = code * h.std() + noise * h.std() * draw.normal(size=len(y))
     return Case({"h": h, "labels": y}, About())
 
 
 @planted("h", "z", "labels")
 def projector_for_encoder(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
-    h, d = a["h"], (4, 6, 5, 8, 3)[seed % 5]
+    h, d = a["h"], pick(seed, (4, 6, 5, 8, 3), (8, 8, 9, 7, 8))
     z = h @ draw.normal(size=(h.shape[1], d)) / 8
     z = z + 0.3 * z.std(axis=0) * draw.normal(size=z.shape)
     return Case({"h": z, "z": h, "labels": a["labels"]}, About())
@@ -294,12 +312,14 @@ def projector_for_encoder(seed: int, a: Arrays, draw: np.random.Generator) -> Ca
 
 @planted("z1, z2", "objective", "batch")
 def few_negatives(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
-    return Case(only(a, "z1", "z2"), _about(batch=(4, 8, 2, 12, 16)[seed % 5]))
+    return Case(
+        only(a, "z1", "z2"), _about(batch=pick(seed, (4, 8, 2, 12, 16), (16, 12, 16, 14, 10)))
+    )
 
 
 @planted("h", "labels")
 def imbalanced_classes(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
-    shrink = (0.4, 0.5, 0.55, 0.45, 0.35)[seed % 5]
+    shrink = pick(seed, (0.4, 0.5, 0.55, 0.45, 0.35), (0.6, 0.58, 0.55, 0.6, 0.57))
     keep = shrink ** draw.permutation(10)[a["labels"]] > draw.random(len(a["labels"]))
     return Case({"h": a["h"][keep], "labels": a["labels"][keep]}, About())
 
@@ -308,14 +328,15 @@ def imbalanced_classes(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
 def untrained_model(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     a = dict(trained(seed).arrays)
     before = a["layers"]["untrained"]
-    a["h"] = before + (0.0, 0.05)[seed % 2] * before.std(axis=0) * draw.normal(size=before.shape)
+    little = pick(seed, (0.0, 0.05, 0.0, 0.05, 0.0), (0.1, 0.1, 0.1, 0.1, 0.1))
+    a["h"] = before + little * before.std(axis=0) * draw.normal(size=before.shape)
     return Case(only(a, "h", "labels", "layers"), About())
 
 
 @planted("h", "objective", "batch", "history")
 def stuck_at_the_start(seed: int, a: Arrays, draw: np.random.Generator) -> Case:
     made = trained(seed)
-    level = np.log(2 * 128 - 1)
+    level = np.log(2 * 128 - 1) * pick(seed, (1.0,) * 5, (1.01, 0.99, 0.985, 1.01, 0.99))
     losses = level * (1 + 0.004 * draw.normal(size=60))
     history = [{"step": 10 * k, "loss": float(loss)} for k, loss in enumerate(losses)]
     before = made.arrays["layers"]["untrained"]
@@ -344,13 +365,26 @@ def healthy(name: str) -> Case:
     if source == "sentences":
         return Case(sentences(int(seed)), About())
     a = resnet(100 + int(seed))
+    if given in ("shifted", "relu", "stretched"):
+        return Case({"h": _other(a["h"], given), "labels": a["labels"]}, About())
     keys = {"h": ("h",), "labels": ("h", "labels"), "views": ("z1", "z2", "labels")}[given]
     about = _about(batch=256) if given == "views" else About()
     return Case(only(a, *keys), about)
+
+
+def _other(h: np.ndarray, how: str) -> np.ndarray:
+    """The same features far from 0, as after a relu, or with a steeper spectrum."""
+    if how == "shifted":
+        return h + 2 * h.mean(axis=0)
+    if how == "relu":
+        return np.maximum(h - np.median(h, axis=0), 0)
+    _, s, V = np.linalg.svd(h - h.mean(axis=0), full_matrices=False)
+    return (h - h.mean(axis=0)) @ V.T / np.sqrt(np.arange(1, len(s) + 1)) @ V
 
 
 HEALTHY = (
     *(f"digits-{given}-{seed}" for given in ("h", "labels", "views", "all") for seed in range(5)),
     *(f"resnet-{given}-{seed}" for given in ("h", "labels", "views") for seed in range(4)),
     *(f"sentences-h-{seed}" for seed in range(8)),
+    *(f"resnet-{how}-{s}" for how in ("shifted", "relu", "stretched") for s in range(4)),
 )

@@ -9,8 +9,9 @@ __all__ = ["dead_dimensions", "dimensional_collapse", "full_collapse"]
 CONE = 0.98
 """Mean cosine from which on everything points one way. Supervised features reach 0.6, features
 after a relu that were never centred 0.9."""
-CLIFF = 20.0
-"""Factor between two neighbouring singular values that no smooth spectrum has."""
+CLIFF = 10.0
+"""Factor between two neighbouring singular values that no smooth spectrum has: healthy ones stay
+below 2, the edge between the classes and the rest included."""
 NARROW = 0.08
 """Share of the dimensions, as effective rank, that is too little even without a cliff."""
 DEAD = 0.1

@@ -10,7 +10,10 @@ __all__ = ["projector_for_encoder", "stuck_at_the_start", "suppressed_style", "u
 
 SAME = 0.97
 """Linear agreement (CKA) with the untrained network above which nothing was learnt."""
+SPREAD = 0.8
+"""Mean cosine of z below which it has left the cone it began in."""
 BEHIND = 0.03
+"""Accuracy by which h may fall behind z."""
 LOST = 0.25
 """R^2 that a factor has lost against the untrained network, from which on it is worth a word."""
 GONE = 0.15
@@ -43,11 +46,14 @@ def untrained_model(known: Known) -> Finding | None:
 
 
 def stuck_at_the_start(known: Known) -> Finding | None:
-    """The loss stays at log m, that of a collapsed batch: the training never began."""
+    """The loss stays at log m, that of a collapsed batch: the training never began.
+
+    At a high temperature every loss is near log m; then z is spread, and it is no collapse.
+    """
     if not known.has("last_loss", "collapsed_loss"):
         return None
     last, collapsed = known["last_loss"], known["collapsed_loss"]
-    if abs(last - collapsed) > 0.02 * collapsed:
+    if abs(last - collapsed) > 0.02 * collapsed or known.get("z_mean_cosine", 1.0) < SPREAD:
         return None
     projector = known.setting("network.projector", "Projector(d=128, last='none')")
     standard = replaced(projector, "last", "'standardise'") or projector
