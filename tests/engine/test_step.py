@@ -14,7 +14,7 @@ from chiaroscuro.engine import read_settings
 from chiaroscuro.engine.networks import as_compiled
 from chiaroscuro.engine.state import fresh
 from chiaroscuro.engine.step import take_step
-from chiaroscuro.errors import InputError
+from chiaroscuro.errors import ChiaroError, InputError
 
 SMALL = [
     "batch=6",
@@ -37,14 +37,14 @@ def batches(n):
     return [tuple(torch.randn(2, 6, 5, generator=draw)) for _ in range(n)]
 
 
-def moved(sets, n=3, networks=None):
+def moved(sets, n=3, networks=None, lr=0.1):
     settings = read_settings("simclr", [*SMALL, *sets])
     state = fresh(settings)
     first = copy.deepcopy(state)
     losses = []
     for x1, x2 in batches(n):
         called = networks(state.networks) if networks else state.networks
-        losses.append(take_step(state, called, (x1, x2, None), settings, 0.1, n))
+        losses.append(take_step(state, called, (x1, x2, None), settings, lr, n))
         state.step += 1
     return first, state, losses
 
@@ -85,6 +85,36 @@ def test_moco_is_its_algorithm():
     same(state.target.module, f_k)
     ordered = torch.roll(state.queue, -state.oldest, 0)
     torch.testing.assert_close(ordered, torch.stack(queue), rtol=1e-4, atol=1e-5)
+
+
+def test_symmetric_moco_sees_its_queue_from_both_sides():
+    first, state, losses = moved([*MOCO, "symmetric=true"])
+    f_q, f_k, queue = first.networks, first.target.module, list(first.queue)
+    for (x1, x2), loss in zip(batches(3), losses, strict=True):
+        with torch.no_grad():
+            k1, k2 = (f_k.project(f_k.encode(x)) for x in (x1, x2))
+        value = 0
+        for x, keys in ((x1, k2), (x2, k1)):
+            q, k = normalize(f_q.project(f_q.encode(x)), dim=1), normalize(keys, dim=1)
+            l_neg = q @ normalize(torch.stack(queue), dim=1).T
+            logits = torch.cat([(q * k).sum(1, keepdim=True), l_neg], dim=1) / 0.07
+            value = value + cross_entropy(logits, torch.zeros(len(q), dtype=torch.long))
+        assert loss == pytest.approx(float(value.detach()), rel=1e-5)
+        sgd(f_q, value)
+        with torch.no_grad():
+            for slow, fast in zip(f_k.parameters(), f_q.parameters(), strict=True):
+                slow.copy_(0.9 * slow + 0.1 * fast)
+        queue = [*queue, *k2, *k1][-16:]
+    same(state.networks, f_q)
+    ordered = torch.roll(state.queue, -state.oldest, 0)
+    torch.testing.assert_close(ordered, torch.stack(queue), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("more", [[], ["micro_batch=4"], MOCO], ids=["plain", "cached", "moco"])
+def test_divergence_is_no_wrong_call(more):
+    with pytest.raises(ChiaroError, match=r"of step 1 .*Lower `optimiser.lr` \(1e\+30\)") as caught:
+        moved([*more, "optimiser.lr=1e30"], lr=1e30)
+    assert not isinstance(caught.value, InputError)
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])

@@ -231,7 +231,8 @@ class Settings:
 
     Args:
         objective: NT-Xent at 0.5 [chen2020simclr, B.9].
-        symmetric: with a slow copy, add the loss with the two views exchanged [grill2020byol].
+        symmetric: with a slow copy, add the loss with the two views exchanged [grill2020byol]; a
+            queue then serves both and takes the keys of both.
         seed: of weights, order and views.
         epochs: 100, the shortest of [chen2020simclr].
         batch: pairs of a step, all ranks together; 256, the smallest of [chen2020simclr].
@@ -281,6 +282,14 @@ class Settings:
             lambda: (
                 f"`network.queue = {self.network.queue}` needs an objective with candidates; "
                 f"`{type(objective).__name__}` takes no queue."
+            ),
+        )
+        need(
+            not (self.symmetric and self.network.queue and self.network.second_encoder.strip()),
+            lambda: (
+                f"`symmetric` with `network.queue = {self.network.queue}` needs one encoder: with "
+                "two, the queue holds the keys of one side, and those are no candidates of the "
+                "other."
             ),
         )
         need(

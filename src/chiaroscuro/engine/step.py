@@ -11,12 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.engine.caching import cached_backward
-from chiaroscuro.engine.distributed import average_gradients, distributed_loss, gather_rows
+from chiaroscuro.engine.distributed import (
+    anyone,
+    average_gradients,
+    distributed_loss,
+    gather_rows,
+    share_buffers,
+)
 from chiaroscuro.engine.schedules import towards_one
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.state import State, device_of
 from chiaroscuro.engine.stream import Batch
-from chiaroscuro.errors import need
+from chiaroscuro.errors import ChiaroError, InputError
 
 __all__ = ["take_step"]
 
@@ -28,7 +34,8 @@ def take_step(
 
     Args:
         state: what is moved.
-        networks: those of the state, as they are called: compiled, or over several ranks.
+        networks: those of the state, as they are called: compiled, or over several ranks (with
+            micro-batches, which synchronise here, never the latter).
         batch: this rank's part.
         settings: of the training.
         lr: of this step.
@@ -52,26 +59,50 @@ def _backward(state: State, networks: Any, batch: Batch, settings: Settings) -> 
     x1, x2, y = batch
     if settings.micro_batch:
         sides = [functools.partial(networks, side=side) for side in (0, 1)]
-        see = lambda z1, z2: distributed_loss(state.objective, z1, z2, y)
+        see = lambda z1, z2: _loss(state, settings, z1, z2, y)
+        share_buffers(state.networks)
         with _precision(settings):
             value = cached_backward(sides, (x1, x2), see, settings.micro_batch)
+        average_gradients(state.networks.parameters())
     else:
         with _precision(settings):
             if state.target is None:
                 z1, z2 = networks(x1, x2)
-                value = distributed_loss(state.objective, z1, z2, y)
+                value = _loss(state, settings, z1, z2, y)
             else:
-                value = _against_target(state, networks, batch, settings.symmetric)
+                value = _against_target(state, networks, batch, settings)
         value.backward()
     loss = float(value.detach())
-    need(
-        math.isfinite(loss),
-        lambda: (
-            f"The loss of step {state.step} is {loss}. Lower `optimiser.lr` "
-            f"({settings.optimiser.lr}), lengthen the warm-up, or set `optimiser.clip`."
-        ),
-    )
+    if not math.isfinite(loss):
+        raise _diverged(state, settings, f"The loss of step {state.step} is {loss}")
     return loss
+
+
+def _loss(
+    state: State,
+    settings: Settings,
+    z1: Tensor,
+    z2: Tensor,
+    y: Tensor | None,
+    queue: Tensor | None = None,
+) -> Tensor:
+    """The loss of all ranks' rows. Samples are finite, so embeddings that are not have diverged."""
+    try:
+        return distributed_loss(state.objective, z1, z2, y, queue)
+    except InputError:  # on every rank
+        finite = all(bool(torch.isfinite(z.detach()).all()) for z in (z1, z2))
+        if anyone(not finite):
+            what = f"The embeddings of step {state.step} are not finite"
+            raise _diverged(state, settings, what) from None
+        raise
+
+
+def _diverged(state: State, settings: Settings, what: str) -> ChiaroError:
+    """Nothing was wrong with the call: the work failed."""
+    return ChiaroError(
+        f"{what}. Lower `optimiser.lr` ({settings.optimiser.lr}), lengthen the warm-up, or set "
+        "`optimiser.clip`."
+    )
 
 
 def _precision(settings: Settings) -> AbstractContextManager:
@@ -80,20 +111,24 @@ def _precision(settings: Settings) -> AbstractContextManager:
     return torch.autocast(device_of(settings).type, torch.bfloat16, enabled=half)
 
 
-def _against_target(state: State, networks: Any, batch: Batch, symmetric: bool) -> Tensor:
-    """The loss of what learns against what the slow copy says of the other view."""
+def _against_target(state: State, networks: Any, batch: Batch, settings: Settings) -> Tensor:
+    """The loss of what learns against what the slow copy says of the other view.
+
+    With both orders of the views, the queue is a candidate in each and takes the keys of both.
+    """
     x1, x2, y = batch
     target: Any = state.target.module  # type: ignore[union-attr]
     with torch.no_grad():
         keys = [target.project(target.encode(x, side), side) for side, x in ((1, x2), (0, x1))]
-    if symmetric:
+    if settings.symmetric:
         q1, q2 = networks(x1, x2)
-        value = distributed_loss(state.objective, q1, keys[0], y)
-        value = value + distributed_loss(state.objective, q2, keys[1], y)
+        value = _loss(state, settings, q1, keys[0], y, state.queue)
+        value = value + _loss(state, settings, q2, keys[1], y, state.queue)
     else:
-        value = distributed_loss(state.objective, networks(x1), keys[0], y, state.queue)
+        value = _loss(state, settings, networks(x1), keys[0], y, state.queue)
     if state.queue is not None:
-        _enqueue(state, gather_rows(keys[0]))
+        for new in keys if settings.symmetric else keys[:1]:
+            _enqueue(state, gather_rows(new))
     return value
 
 

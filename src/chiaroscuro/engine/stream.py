@@ -24,7 +24,7 @@ from torch.utils.data import Dataset as TorchDataset
 from chiaroscuro.data import Dataset, Order
 from chiaroscuro.engine.batches import Pairs
 from chiaroscuro.engine.settings import Settings
-from chiaroscuro.errors import ChiaroError, need
+from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["Batch", "Steps", "watched_workers"]
 
@@ -75,8 +75,24 @@ class Steps(TorchDataset):
         indices = self.order.indices(epoch, batch, self.rank, self.world)
         with _one_thread():
             x1, x2 = self.pairs(indices, epoch)
+        for x in (x1, x2):
+            self._require_finite(x, indices)
         y = None if self.labels is None else torch.from_numpy(self.labels[indices])
         return x1, x2, y
+
+    def _require_finite(self, x: Tensor, indices: NDArray[np.int64]) -> None:
+        if not x.is_floating_point() or bool(torch.isfinite(x).all()):
+            return
+        bad = (~torch.isfinite(x.flatten(1))).any(dim=1).numpy()
+        data = self.pairs.data
+        row = data[indices[bad][:1]]["row"][0]
+        name = data.ids[indices[bad][0]]
+        raise InputError(
+            f"Training needs finite samples; of `{data.name}` the views of {int(bad.sum())} in a "
+            f"batch of {len(bad)} have NaN or infinity, the first is row {row}"
+            + (f" (`{name}`)" if str(name) != str(row) else "")
+            + ". Leave such rows out, or fill their gaps."
+        )
 
     def stream(self, start: int, stop: int, workers: int = 0) -> Generator[Batch, None, None]:
         """The batches of steps `start` to `stop`, in order; to be closed where it is left early.
