@@ -163,3 +163,9 @@ def test_what_does_not_fit_is_a_sentence(arrays, sentence):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="is not there"):
         read_arrays(tmp_path / "no.npz")
+
+
+def test_a_split_may_be_true_and_false():
+    data = from_arrays(x=np.eye(4), split=np.array([False, True, False, False]))
+    assert data.split.tolist() == [0, 1, 0, 0]
+    assert len(data.part("test")) == 1

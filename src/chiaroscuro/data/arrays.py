@@ -72,7 +72,8 @@ def from_arrays(
                     f"{len(array) if array.ndim else 'a single number'}."
                 ),
             )
-            columns[key] = array
+            truth = key == "split" and array.dtype == bool  # whether a row is of the test side
+            columns[key] = array.astype(np.uint8) if truth else array
         elif array.ndim and len(array) == n:
             columns[key] = array
     for key in PICTURES:

@@ -120,7 +120,10 @@ class Jitter(View):
         x = _series("Jitter", batch, ids)
         need(
             x.is_floating_point(),
-            lambda: f"`Jitter` needs floats; received {x.dtype}.",
+            lambda: (
+                f"`Jitter` needs floats; received {x.dtype}, which are tokens here. Save measured "
+                "numbers as floats: `x.astype(np.float32)`."
+            ),
         )
         need(
             not isinstance(self.noise, tuple) or len(self.noise) == x.shape[-1],
