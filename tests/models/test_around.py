@@ -262,6 +262,8 @@ def test_networks_of_others_lose_their_head(tmp_path):
     torch.save(weights, tmp_path / "w.pt")
     for call in (from_timm, from_torchvision):
         adapter = call("resnet18", weights=tmp_path / "w.pt")
+        assert adapter.pretrained
+        assert not call("resnet18").pretrained
         assert adapter.d == 6
         assert torch.equal(adapter.module.body[0].weight, weights["body.0.weight"])
         assert repr(adapter).startswith(f"{call.__name__}(name='resnet18'")

@@ -142,6 +142,7 @@ def from_torchvision(name: str, weights: str | os.PathLike | None = None) -> Ada
     need(head is not None, lambda: f"`from_torchvision({name!r})` finds no classifier to remove.")
     setattr(module, str(head), nn.Identity())
     adapter = Adapter(module, example=torch.zeros(2, 3, 224, 224))
+    adapter.pretrained = weights is not None
     return _named(adapter, "from_torchvision", name=name, weights=weights)
 
 
@@ -168,6 +169,7 @@ def from_timm(name: str, channels: int = 3, weights: str | os.PathLike | None = 
     module.reset_classifier(0)
     size = tuple(getattr(module, "default_cfg", {}).get("input_size", (3, 224, 224)))[1:]
     adapter = Adapter(module, example=torch.zeros(2, channels, *size))
+    adapter.pretrained = weights is not None
     return _named(adapter, "from_timm", name=name, channels=channels, weights=weights)
 
 
@@ -175,7 +177,8 @@ def from_transformers(name: str, pool: str = "mean") -> Adapter:
     """A text model of transformers from a local folder or the local cache.
 
     Its forward takes tokens (n, t) and, if there is padding, a mask that is True (or 1) at real
-    tokens. Nothing is downloaded, and no weights but safetensors are read.
+    tokens. Nothing is downloaded, and no weights but safetensors are read. Make the tokens with the
+    model's own tokenizer: as an encoder of `train`, which makes bytes of texts, it is refused.
 
     Args:
         name: a folder, or a name whose files are in the cache already.
@@ -200,6 +203,7 @@ def from_transformers(name: str, pool: str = "mean") -> Adapter:
             f"`from_transformers({name!r})` cannot build it: {str(error).splitlines()[0][:200]}"
         ) from None
     adapter = Adapter(_Pooled(module, pool), d=module.config.hidden_size)
+    adapter.pretrained = True
     return _named(adapter, "from_transformers", name=name, pool=pool)
 
 

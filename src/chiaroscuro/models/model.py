@@ -25,6 +25,9 @@ class Model(nn.Module):
     d: int
     """Dimension of the output."""
 
+    pretrained: bool = False
+    """Whether its weights were learnt elsewhere before it was built, not drawn."""
+
     @abstractmethod
     def example(self, n: int = 2) -> Tensor:
         """n samples of the kind the model takes, all alike."""
