@@ -152,3 +152,39 @@ def test_the_data_beside_the_project(monkeypatch, name, rows):
     if not any(one.name == name for one in available()):
         pytest.skip(f"{name} is not in {Path(str(REAL))}")
     assert len(open_data(name)) == rows
+
+
+# ---- holding out ----
+
+
+def test_own_data_hold_a_share_out(place):
+    labels = np.repeat([0, 1], [40, 8])
+    np.savez(place / "mine.npz", x=np.arange(96).reshape(48, 2), labels=labels)
+    data = open_data("arrays('mine.npz', test=0.25)")
+    assert np.bincount(data.part("test").labels).tolist() == [10, 2]
+    again = open_data("arrays('mine.npz', test=0.25)")
+    np.testing.assert_array_equal(data.split, again.split)
+    assert open_data("mine").split is None
+    groups = np.arange(48) // 4
+    np.savez(place / "grouped.npz", x=np.eye(48), groups=groups)
+    data = open_data("arrays('grouped.npz', test=0.5)")
+    assert not set(data.part("train").groups) & set(data.part("test").groups)
+    assert len(data.part("test")) == 24
+    (place / "lines.txt").write_text("".join(f"line {i}\n" for i in range(10)))
+    assert len(open_data("text('lines.txt', test=0.3)").part("test")) == 3
+    for name in ("cat", "dog"):
+        (place / "photos" / name).mkdir(parents=True)
+        for i in range(4):
+            Image.new("RGB", (4, 4), (i, 0, 0)).save(place / "photos" / name / f"{i}.png")
+    held = open_data("folder('photos', test=0.5)").part("test")
+    assert np.bincount(held.labels).tolist() == [2, 2]
+
+
+def test_a_split_that_is_there_stays(place):
+    np.savez(place / "mine.npz", x=np.eye(4), split=[0, 0, 0, 1])
+    with pytest.raises(InputError, match=r"`mine` has one, with 1 of 4 rows held out"):
+        open_data("arrays('mine.npz', test=0.5)")
+    with pytest.raises(InputError, match=r"between 0 and 1; received `1\.5`"):
+        open_data("arrays('" + str(arrays(place / "small.npz")) + "', test=1.5)")
+    with pytest.raises(SpecError, match=r"`arrays` has no parameter `tset`.*did you mean `test`"):
+        open_data("arrays('mine.npz', tset=0.5)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import functools
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ from chiaroscuro.data.tars import read_tar
 from chiaroscuro.data.tasks import modular_addition
 from chiaroscuro.data.text import read_text
 from chiaroscuro.data.tinyimagenet import TINY_FOLDER, is_tiny_imagenet, read_tiny_imagenet
-from chiaroscuro.errors import InputError
+from chiaroscuro.errors import InputError, need
 from chiaroscuro.spec import parse
 
 __all__ = ["Available", "available", "open_data"]
@@ -60,7 +61,9 @@ def open_data(spec: Any) -> Dataset:
     without its ending. A path: `.npz`, `.npy`, `.jsonl`, `.txt` (both also `.gz`), `.parquet`,
     `.tar`, or a folder of pictures.
     A call, for what needs saying: `digits(shift=0.2)`, `folder('photos', size=64)`,
-    `pairs('captions.jsonl', images='pictures.npz')`.
+    `pairs('captions.jsonl', images='pictures.npz')`. In a call, `test=0.2` holds out that share of
+    data that come without a split, by `with_split`: `arrays('mine.npz', test=0.2)`, and so
+    `folder`, `text`, `pairs`, `tar`, `parquet` and `hugging_face`.
 
     Args:
         spec: the text; or a data set, which is returned as it is; or an array or a dictionary of
@@ -254,13 +257,29 @@ def _open_folder(path: Path) -> Dataset:
 
 
 def _located(read: Callable[..., Dataset]) -> Callable[..., Dataset]:
-    """The reader with its path looked for in all places."""
+    """The reader with its path looked for in all places, and with `test`, a share to hold out."""
 
     @functools.wraps(read)
-    def located(path: str, *arguments: Any, **settings: Any) -> Dataset:
+    def located(path: str, *arguments: Any, test: float | None = None, **settings: Any) -> Dataset:
         found = next((one for one in _candidates(f"./{path}") if one.exists()), Path(path))
-        return read(found, *arguments, **settings)
+        data = read(found, *arguments, **settings)
+        if test is None:
+            return data
+        need(
+            data.split is None,
+            lambda: (
+                f"`test={test}` is for data without a split; `{data.name}` has one, with "
+                f"{len(data.part('test'))} of {len(data)} rows held out."
+            ),
+        )
+        return data.with_split(test)
 
+    # the notation checks arguments against this signature
+    known = dict(inspect.signature(read).parameters)
+    known.setdefault(
+        "test", inspect.Parameter("test", inspect.Parameter.KEYWORD_ONLY, default=None)
+    )
+    located.__signature__ = inspect.Signature(list(known.values()))  # type: ignore[attr-defined]
     return located
 
 
