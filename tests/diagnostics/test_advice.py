@@ -157,6 +157,21 @@ def test_a_rule_without_its_measures_says_nothing():
     assert findings(Known({})) == []
 
 
+def test_a_hot_loss_near_that_of_a_collapse_is_not_stuck():
+    losses = {"last_loss": 5.50, "collapsed_loss": 5.54}
+    names = lambda z: [one.name for one in findings(Known({**losses, "z_mean_cosine": z}))]
+    assert names(0.97) == ["stuck_at_the_start"]
+    assert names(0.03) == []
+
+
+def test_style_that_views_draw_anew_is_meant_to_go():
+    lost = {"lost_factor": "hue", "lost_r2": 0.02, "lost_before": 0.8, "lost_space": "h"}
+    lost |= {"lost_from": "the untrained network", "lost_count": 1}
+    severity = lambda settings: [one.severity for one in findings(Known(lost, settings))]
+    assert severity({}) == ["warning"]
+    assert severity({"views.fresh": True}) == ["note"]
+
+
 def test_what_follows_from_another_becomes_a_note():
     grave = lambda *explains: (
         lambda known: Finding(

@@ -21,7 +21,7 @@ __all__ = ["page", "sparkline", "text"]
 _BARS = "▁▂▃▄▅▆▇█"
 _ASCII = ".:-=+*#@"
 _COLOURS = {"critical": "bold red", "warning": "yellow", "note": "cyan", None: "green"}
-_SIGNS = {"critical": "✕", "warning": "!", "note": "i"}
+_SIGNS = {"critical": "X", "warning": "!", "note": "i"}
 _SHOWN = (
     ("effective_rank", "effective rank"),
     ("participation_ratio", "participation ratio"),
@@ -80,8 +80,9 @@ def page(diagnosis: Diagnosis, out: TextIO | None = None, width: int | None = No
         width: characters of a line; the terminal's unless given.
     """
     console = Console(file=out, width=width, highlight=False)
-    blocks = (not console.encoding or "utf" not in console.encoding.lower(),)
-    ascii_only = blocks[0]
+    ascii_only = "utf" not in (console.encoding or "").lower()
+    if ascii_only and isinstance(console.file, io.TextIOWrapper):
+        console.file.reconfigure(errors="replace")  # a sign that it cannot show is a question mark
     colour = _COLOURS[_worst(diagnosis)]
     console.print(
         Panel(Text(diagnosis.verdict), title=diagnosis.subject, border_style=colour, padding=(0, 1))
@@ -89,7 +90,7 @@ def page(diagnosis: Diagnosis, out: TextIO | None = None, width: int | None = No
     for space, values in diagnosis.spectra.items():
         line = Text(f"  spectrum of {space}  ", style="dim")
         line.append(sparkline(values, ascii_only=ascii_only), style=colour)
-        line.append(f"  {len(values)} singular values, log scale", style="dim")
+        line.append(f"  {len(values)} values, log scale", style="dim")
         console.print(line)
     console.print(_measures(diagnosis))
     for number, one in enumerate(diagnosis.findings, start=1):
@@ -98,7 +99,7 @@ def page(diagnosis: Diagnosis, out: TextIO | None = None, width: int | None = No
     if diagnosis.could_tell:
         console.print(Text("\nIt could tell more", style="bold"))
         for sentence in diagnosis.could_tell:
-            console.print(Text(f"  {sentence}"), style="dim")
+            console.print(Padding(Text(sentence), (0, 2)), style="dim")
 
 
 def text(diagnosis: Diagnosis, width: int = 100) -> str:
@@ -120,8 +121,8 @@ def _worst(diagnosis: Diagnosis) -> str | None:
 
 
 def _measures(diagnosis: Diagnosis) -> Table:
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    table.add_column("")
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    table.add_column("", no_wrap=True)
     spaces = list(diagnosis.spectra)
     for space in spaces:
         table.add_column(space, justify="right")

@@ -8,16 +8,18 @@ __all__ = ["false_negatives", "few_negatives"]
 
 FALSE = 0.25
 """Share of a sample's negatives that are of its own class."""
+HARDER = 0.1
+"""By how much more of the hardest negatives are: else labels and embeddings are strangers."""
 FEW = 32
 """Candidates of an anchor, below which the loss says little."""
 
 
 def false_negatives(known: Known) -> Finding | None:
-    """A quarter of the negatives or more are of the anchor's own class, and get more than that."""
+    """A quarter of the negatives or more are of the anchor's own class, and more of the hardest."""
     if not known.has("false_all", "false_mass", "false_hardest"):
         return None
-    share, mass = known["false_all"], known["false_mass"]
-    if share < FALSE or mass < share:
+    share, mass, hardest = (known[f"false_{which}"] for which in ("all", "mass", "hardest"))
+    if share < FALSE or hardest < share + HARDER:
         return None
     text = known.setting("objective", "InfoNCE(kernel=Cosine(tau=0.5))")
     kernel = (
@@ -28,7 +30,7 @@ def false_negatives(known: Known) -> Finding | None:
         severity="warning",
         evidence=(
             f"{100 * share:.1f} % of the negatives are of the anchor's own class; they take "
-            f"{100 * mass:.1f} % of the repulsion and {100 * known['false_hardest']:.1f} % of the "
+            f"{100 * mass:.1f} % of the repulsion and {100 * hardest:.1f} % of the "
             "hardest places"
         ),
         cause="samples that should be alike are pushed apart",
