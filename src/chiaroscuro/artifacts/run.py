@@ -8,7 +8,7 @@ import platform
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,7 @@ class Run:
         history.jsonl     one JSON object per line, as training goes on
         checkpoints/      see `chiaroscuro.artifacts.checkpoints`
         embeddings/       files of `Embeddings`
+        skipped.json      files of the data that could not be read, if any
         diagnosis.json    what was found
         report.html       the page
 
@@ -177,6 +178,12 @@ class Run:
         """Write `diagnosis.json`, whole or not at all, with its `format`."""
         path = self.folder / "diagnosis.json"
         _write_text(path, to_json({"format": RUN_FORMAT, **diagnosis}, indent=2) + "\n")
+        return path
+
+    def write_skipped(self, skipped: Sequence[Mapping[str, str]]) -> Path:
+        """Write `skipped.json`: the `path` of each file of the data that was left out, and why."""
+        path = self.folder / "skipped.json"
+        _write_text(path, to_json(list(skipped), indent=2) + "\n")
         return path
 
     def _json(self, name: str) -> dict[str, Any]:

@@ -262,6 +262,22 @@ class Dataset:
 
     # ---- for people ----
 
+    def skipped_said(self) -> str:
+        """What was left out when the data were opened, as a sentence; "" if nothing was.
+
+        Example:
+            >>> data = Dataset({"x": np.eye(3)}, skipped=(Skipped("a/1.png", "cut short"),))
+            >>> data.skipped_said()
+            '1 file of `data` cannot be read and is left out: a/1.png.'
+        """
+        if not self.skipped:
+            return ""
+        n = len(self.skipped)
+        named = ", ".join(one.path for one in self.skipped[:3])
+        files, are = ("1 file", "is") if n == 1 else (f"{n} files", "are")
+        more = f" and {n - 3} more" if n > 3 else ""
+        return f"{files} of `{self.name}` cannot be read and {are} left out: {named}{more}."
+
     def __repr__(self) -> str:
         first = self[np.arange(min(1, len(self)))]
         shown = [

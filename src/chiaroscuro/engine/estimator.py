@@ -24,6 +24,11 @@ _Estimator: Any = _base.BaseEstimator
 _validation = bring("sklearn.utils.validation", "`ContrastiveEmbedding`", "scikit-learn")
 
 
+def _random_kept() -> Any:
+    """torch's random states, of all devices, end as they began."""
+    return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
+
+
 class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
     """A contrastive embedding of arrays (n, d) or pictures (n, h, w, 3), without labels.
 
@@ -83,7 +88,7 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
             self.mean_ = x.mean(axis=0)
             deviation = x.std(axis=0)
             self.scale_ = np.where(deviation > 0, deviation, 1.0)
-        with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
+        with tempfile.TemporaryDirectory() as folder, _random_kept():
             path = Path(folder) / "data.npz"
             arrays: dict[str, Any] = self._batch(x)
             np.savez(path, **arrays)

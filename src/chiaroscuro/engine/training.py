@@ -40,7 +40,7 @@ from chiaroscuro.engine.settings import WITHOUT_EFFECT, Settings
 from chiaroscuro.engine.state import State, device_of, fresh, restore, save
 from chiaroscuro.engine.step import take_step
 from chiaroscuro.engine.stream import Steps, watched_workers
-from chiaroscuro.errors import InputError, need
+from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["Callback", "Moment", "train"]
 
@@ -69,7 +69,9 @@ class Moment:
 Callback = Callable[[Moment], Mapping[str, float] | None]
 """Called after every epoch, on the first rank; the numbers it returns join the history's record.
 
-It may look at everything and change nothing: torch's random state is put back after it.
+It may look at everything and change nothing: torch's random states are put back after it, and
+training draws from no others (neither Python's `random` nor numpy's global one). Where it cannot
+measure (a `ChiaroError`) that is said once, and training goes on without its numbers.
 """
 
 
@@ -121,6 +123,8 @@ class _Training:
     batches: Steps
     monitors: tuple[Callback, ...]
     loggers: tuple[Logger, ...]
+    failed: set[int]
+    """Monitors, by their place, that could not measure: it is said once."""
     stop: Callable[[], bool]
     progress: TextIO | None
 
@@ -135,7 +139,9 @@ class _Training:
 def _loop(training: _Training, state: State, run: Run, notes: Sequence[str]) -> None:
     settings, steps, per_epoch = training.settings, training.steps, training.batches.per_epoch
     device, saving = device_of(settings), settings.saving
-    networks = in_parallel(as_compiled(state.networks) if settings.compile else state.networks)
+    networks: Any = as_compiled(state.networks) if settings.compile else state.networks
+    if not settings.micro_batch:  # those pass through each network many times before they add up
+        networks = in_parallel(networks)
     ahead = training.batches.stream(state.step, steps, settings.data.workers)
     shown = Progress(training.progress if is_first() else None, steps, state.step, settings.batch)
     state.networks.train()
@@ -144,8 +150,19 @@ def _loop(training: _Training, state: State, run: Run, notes: Sequence[str]) -> 
         contextlib.closing(ahead) as stream,
         _recording(training.loggers, run) as record,
     ):
-        for sentence in notes:
+        for sentence in (*notes, *_notes(training, run)):
             shown.say(sentence)
+
+        def end_epoch() -> None:
+            record(together(lambda: _epoch_end(training, state, run, shown)), True)
+            state.losses = (0.0, 0)
+
+        # saved at the end of an epoch, before it was recorded
+        if state.losses[1] and state.step % per_epoch == 0:
+            with shown.paused():
+                if anyone(is_first() and not _recorded(run, state.step)):
+                    end_epoch()
+            state.losses = (0.0, 0)
         while state.step < steps:
             if anyone(training.stop()):
                 save(state, run, saving.keep)
@@ -164,12 +181,11 @@ def _loop(training: _Training, state: State, run: Run, notes: Sequence[str]) -> 
             with shown.paused():
                 if state.step % saving.record == 0:
                     record({"step": state.step, "loss": loss, "lr": lr}, False)
-                if ended:
-                    record(together(lambda: _epoch_end(training, state, run, shown)), True)
-                    state.losses = (0.0, 0)
                 due = state.step % saving.every == 0 if saving.every else ended
-                if due or state.step == steps:
+                if due or state.step == steps:  # first: whatever a monitor does, this is kept
                     save(state, run, saving.keep)
+                if ended:
+                    end_epoch()
 
 
 @contextlib.contextmanager
@@ -214,14 +230,41 @@ def _epoch_end(training: _Training, state: State, run: Run, shown: Progress) -> 
         run=run,
     )
     measures: dict[str, float] = {}
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    failed: dict[str, str] = {}
+    with _random_kept(device_of(training.settings)), torch.no_grad():
         state.best.eval()
-        for monitor in training.monitors:
-            measures |= monitor(moment) or {}
+        for place, monitor in enumerate(training.monitors):
+            try:
+                measures |= monitor(moment) or {}
+            except ChiaroError as error:
+                if place not in training.failed:
+                    training.failed.add(place)
+                    failed["failed_monitor"] = str(error)  # for those who look later
+                    shown.say(f"A monitor cannot measure, and training goes on: {error}")
         state.best.train()
-    shown.epoch(state.step, epoch, mean, measures)
-    speed = {"images_per_second": shown.rate(state.step), "seconds": shown.seconds}
-    return {"step": state.step, "epoch": epoch + 1, "mean_loss": mean, **measures, **speed}
+    speed: dict[str, float] = {}
+    if state.step > shown.start:
+        shown.epoch(state.step, epoch, mean, measures)
+        speed = {"images_per_second": shown.rate(state.step), "seconds": shown.seconds}
+    else:  # another process took its steps
+        shown.say(f"epoch {epoch + 1} was saved and is recorded now, loss {mean:.4f}")
+    known = {"step": state.step, "epoch": epoch + 1, "mean_loss": mean}
+    return {**known, **measures, **failed, **speed}
+
+
+def _recorded(run: Run, step: int) -> bool:
+    """Whether the history has the record of the epoch that ended with this step."""
+    return any("epoch" in r and r.get("step") == step for r in run.history().records)
+
+
+def _random_kept(device: torch.device) -> contextlib.AbstractContextManager:
+    """torch's random states, of the CPU and of the networks' device, end as they began."""
+    if device.type == "cpu":
+        return torch.random.fork_rng(devices=[])
+    index = device.index
+    if index is None:
+        index = torch.accelerator.current_device_index()
+    return torch.random.fork_rng(devices=[index], device_type=device.type)
 
 
 # ---- beginning ----
@@ -247,11 +290,11 @@ def _begun(
     batches = Steps.of(settings, data, labels, rank(), world_size())
     loggers = tuple(c for c in callbacks if isinstance(c, Logger))
     monitors = tuple(c for c in callbacks if not isinstance(c, Logger))
-    training = _Training(settings, data, batches, monitors, loggers, stop, progress)
+    training = _Training(settings, data, batches, monitors, loggers, set(), stop, progress)
     for epoch in range(settings.epochs):
         settings.schedule.factor(epoch * batches.per_epoch, training.steps, batches.per_epoch)
     two = batches.order.indices(0, 0, rank(), world_size())[:2]
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
+    with _random_kept(device), torch.no_grad():
         state.networks.eval()
         for side, x in enumerate(batches.pairs(two, 0)):
             state.networks(x.to(device), side=side)
@@ -259,6 +302,22 @@ def _begun(
     if settings.compile:
         as_compiled(state.networks)
     return state, training
+
+
+def _notes(training: _Training, run: Run) -> list[str]:
+    """What one should know before the first step."""
+    settings, data, notes = training.settings, training.data, []
+    if 0 < settings.epochs <= settings.schedule.warmup and settings.schedule.name != "lambda":
+        notes.append(
+            f"`schedule.warmup` of {settings.schedule.warmup:g} epochs is no shorter than the "
+            f"training of {settings.epochs}: the learning rate only rises, at most to "
+            f"`optimiser.lr` {settings.optimiser.lr:g}."
+        )
+    skipped = [{"path": one.path, "reason": one.reason} for one in data.skipped]
+    together(lambda: run.write_skipped(skipped) if skipped and is_first() else None)
+    if skipped:
+        notes.append(f"{data.skipped_said()} All are in `{run.folder / 'skipped.json'}`.")
+    return notes
 
 
 def _has_bfloat16(device: torch.device) -> bool:
