@@ -9,7 +9,7 @@ from typing import Any
 
 from chiaroscuro.diagnostics.record import Record
 
-__all__ = ["SEVERITIES", "Finding", "Known", "replaced"]
+__all__ = ["SEVERITIES", "Finding", "Known", "argument", "replaced"]
 
 SEVERITIES = ("note", "warning", "critical")
 """In rising order: good to know; costs quality; nothing below it can be trusted."""
@@ -100,3 +100,21 @@ def replaced(text: str, name: str, value: Any) -> str | None:
     """
     found, times = re.subn(rf"\b{name}=(\[[^\]]*\]|[^,)\s]+)", f"{name}={value}", text)
     return found if times else None
+
+
+def argument(text: str, name: str) -> str | None:
+    """The text of one argument of a notation, brackets and all; None where it is not named.
+
+    Example:
+        >>> argument("InfoNCE(kernel=Sum(Dot(tau=1), Dot(tau=2)), anchors='first')", "kernel")
+        'Sum(Dot(tau=1), Dot(tau=2))'
+    """
+    found = re.search(rf"\b{name}=", text)
+    if found is None:
+        return None
+    depth = 0
+    for at, letter in enumerate(text[found.end() :], start=found.end()):
+        if depth == 0 and letter in ",)":
+            return text[found.end() : at].strip()
+        depth += (letter in "([") - (letter in ")]")
+    return None

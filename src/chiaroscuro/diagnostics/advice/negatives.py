@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chiaroscuro.diagnostics.advice.finding import Finding, Known
+from chiaroscuro.diagnostics.advice.finding import Finding, Known, argument
 
 __all__ = ["false_negatives", "few_negatives"]
 
@@ -21,10 +21,7 @@ def false_negatives(known: Known) -> Finding | None:
     share, mass, hardest = (known[f"false_{which}"] for which in ("all", "mass", "hardest"))
     if share < FALSE or hardest < share + HARDER:
         return None
-    text = known.setting("objective", "InfoNCE(kernel=Cosine(tau=0.5))")
-    kernel = (
-        text[len("InfoNCE(") :] if text.startswith("InfoNCE(kernel=") else "kernel=Cosine(tau=0.5))"
-    )
+    kernel = argument(known.setting("objective", ""), "kernel") or "Cosine(tau=0.1)"
     return Finding(
         name="false_negatives",
         severity="warning",
@@ -37,9 +34,7 @@ def false_negatives(known: Known) -> Finding | None:
         advice=(
             "with labels, use them as positives; without, one sample for each source in a batch"
         ),
-        settings={"objective": f"SupCon({kernel}", "data.distinct": True}
-        if known.settings
-        else {"objective": f"SupCon({kernel}"},
+        settings={"objective": f"SupCon(kernel={kernel})"},
         expect="higher accuracy of neighbours; samples of one class nearer",
         paper="khosla2020supcon",
         strength=share / FALSE,
