@@ -150,6 +150,66 @@ def test_train_embed_and_evaluate(capsys, tmp_path):
     assert again[0] == 0
 
 
+ARRAYS = [
+    *("views.first=Jitter(noise=0.5)", "network.encoder=MLP(d_in=5, d=8)", "batch=8"),
+    *("network.projector=Projector(d=4)", "epochs=1", "schedule.warmup=0"),
+]
+
+
+def trained_on_arrays(capsys, folder, preset, *sets):
+    """A run on 60 rows, of which every third is on the test side if there is a split."""
+    draw = np.random.default_rng(0)
+    x, labels = draw.normal(size=(60, 5)).astype(np.float32), np.arange(60) % 2
+    np.savez(folder / "a.npz", x=x, labels=labels, split=np.arange(60) % 3 // 2)
+    np.savez(folder / "b.npz", x=x, labels=labels)
+    out = str(folder / f"run-{len(os.listdir(folder))}")
+    assert run(capsys, "train", preset, "--set", *ARRAYS, *sets, "--out", out)[0] == 0
+    return out
+
+
+@pytest.mark.parametrize(
+    ("preset", "part", "rows", "test_rows", "line"),
+    [
+        ("simclr", "train", 40, 0, "fitted on 40 rows, tested on 20 others"),
+        ("simclr", "test", 20, 20, "training saw split 1, 20 of its rows (data.part = test)"),
+        ("supcon", "all", 60, 20, "training saw split 1, 20 of its rows with their labels (data"),
+    ],
+)
+def test_an_evaluation_says_what_training_saw(
+    capsys, tmp_path, preset, part, rows, test_rows, line
+):
+    source = f"data.source={tmp_path}/a.npz"
+    folder = trained_on_arrays(capsys, tmp_path, preset, source, f"data.part={part}")
+    _, out, _ = run(capsys, "evaluate", folder)
+    assert out.startswith(line)
+    file = str(tmp_path / "e.npz")
+    assert run(capsys, "embed", folder, "--out", file)[0] == 0
+    protocol = json.loads(run(capsys, "evaluate", file, "--json")[1])["protocol"]
+    assert protocol["untrained"] == "before training (fresh weights)"
+    assert protocol["trained_on"] == {
+        "source": f"{tmp_path}/a.npz",
+        "part": part,
+        "labels": "seen" if preset == "supcon" else "not seen",
+        "rows": rows,
+        "test_rows": test_rows,
+    }
+
+
+def test_own_data_are_evaluated_on_the_share_they_hold_out(capsys, tmp_path):
+    whole = trained_on_arrays(capsys, tmp_path, "simclr", f"data.source={tmp_path}/b.npz")
+    status, _, err = run(capsys, "evaluate", whole)
+    assert status == 2
+    assert "data.source=arrays('mine.npz', test=0.2)" in err
+    source = f"data.source=arrays('{tmp_path}/b.npz', test=0.2)"
+    status, out, _ = run(
+        capsys, "evaluate", trained_on_arrays(capsys, tmp_path, "simclr", source), "--json"
+    )
+    protocol = json.loads(out)["protocol"]
+    assert (status, protocol["n_train"], protocol["n_test"]) == (0, 48, 12)
+    assert protocol["trained_on"]["rows"] == 48
+    assert protocol["trained_on"]["test_rows"] == 0
+
+
 def test_pictures_and_texts_are_retrieved(capsys, tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "dots.npz", images=rng.integers(0, 255, (40, 32, 32, 3), np.uint8))

@@ -31,6 +31,7 @@ FULL = {
     "ids": [f"img{i}" for i in range(n)],
     "texts": ["a", "", "long text " * 20, "ä", "\n", "f"],
     "thumbnails": rng.integers(0, 255, (n, 3, 3, 3), dtype=np.uint8),
+    "about": {"trained_on.part": "train", "trained_on.rows": "4"},
 }
 
 
@@ -55,6 +56,7 @@ def test_everything_survives(tmp_path):
     back = Embeddings.load(full.save(tmp_path / "new" / "e.npz"))
     assert equal(full, back)
     assert back.n == n
+    assert back.facts() == back.take([0, 3]).facts() == FULL["about"]
     assert set(back.layers) == {"layer1.0", "stem"}
 
 

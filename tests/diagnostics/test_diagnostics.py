@@ -265,12 +265,24 @@ def test_evaluation_states_its_protocol_and_its_controls():
     assert set(found["protocol"]["linear"]) == {"linear", "linear_sgd"}
 
 
+def test_a_pretrained_control_is_named():
+    h, labels = clusters(100)
+    given = {"h": h, "labels": labels, "split": np.arange(100) % 2, "layers": {"untrained": h}}
+    found = evaluate(Embeddings(**given), ["ridge"])
+    assert found["protocol"]["trained_on"] == "not known"
+    assert found["protocol"]["untrained"] == "before training"
+    about = {"untrained": "before training (pretrained)"}
+    found = evaluate(Embeddings(**given, about=about), ["ridge"])
+    assert found["protocol"]["untrained"] == "before training (pretrained)"
+    assert table(found).startswith("untrained is before training (pretrained)")
+
+
 def test_evaluation_says_what_is_missing():
     h, labels = clusters(100)
     found = evaluate(Embeddings(h=h, labels=labels, split=np.arange(100) % 2), ["ridge"])
     assert found["results"]["encoder"]["knn_200"] is None
     assert "layer_untrained" in found["results"]["untrained"]["missing"]
-    with pytest.raises(InputError, match="needs `labels` .* and a held-out `split`"):
+    with pytest.raises(InputError, match=r"needs `labels` .* and a held-out `split`"):
         evaluate(Embeddings(h=h, labels=labels))
     with pytest.raises(InputError, match="0 for the test"):
         evaluate(Embeddings(h=h, labels=labels, split=np.zeros(100, int)))

@@ -1,8 +1,13 @@
 """What is embedded looks like what was trained on, wherever a run embeds."""
 
+import sys
+import types
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.data import open_data
@@ -127,3 +132,39 @@ def test_looking_on_keeps_groups_whole_and_needs_labels():
     assert not {tuple(h) for h in known[0]} & {tuple(h) for h in asked[0]}
     assert looked_at(settings, open_data({"x": x}))[0] == {}
     assert looked_at(settings, open_data(given | {"groups": np.zeros(40, int)}))[0] == {}
+
+
+# ---- what is said of the training ----
+
+
+class Classifier(nn.Sequential):
+    """A network as timm makes them."""
+
+    default_cfg: ClassVar = {"input_size": (3, 32, 32)}
+
+    def __init__(self):
+        super().__init__(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 9))
+
+    def reset_classifier(self, n):
+        self[3] = nn.Identity()
+
+
+@pytest.mark.parametrize("pretrained", [True, False])
+def test_a_pretrained_control_is_called_so(tmp_path, monkeypatch, pretrained):
+    """The control of an encoder with weights from elsewhere is no network with fresh weights."""
+    timm = types.ModuleType("timm")
+    timm.list_models = lambda: ["small"]
+    timm.create_model = lambda name, pretrained, in_chans: Classifier()
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    torch.save(Classifier().state_dict(), tmp_path / "w.pt")
+    np.savez(tmp_path / "p.npz", images=np.zeros((4, 32, 32, 3), np.uint8))
+    weights = f", weights='{tmp_path / 'w.pt'}'" * pretrained
+    sets = [
+        *("epochs=1", "batch=4", f"data.source={tmp_path / 'p.npz'}", "schedule.warmup=0"),
+        f"network.encoder=from_timm('small'{weights})",
+    ]
+    facts = embed(train(read_settings("simclr", sets), tmp_path / "run")).facts()
+    kind = "pretrained" if pretrained else "fresh weights"
+    assert facts["untrained"] == f"before training ({kind})"
+    assert facts["trained_on.rows"] == "4"
+    assert "trained_on.test_rows" not in facts

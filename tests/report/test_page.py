@@ -16,6 +16,7 @@ from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.cli import main
 from chiaroscuro.errors import InputError
 from chiaroscuro.report.page import page, report, script
+from report.conftest import make_run
 
 FRONT = resources.files("chiaroscuro.report") / "front"
 SOURCES = {f.name: f.read_text() for f in FRONT.iterdir() if f.name.endswith(".js")}
@@ -106,6 +107,19 @@ def test_sentences(arguments, sentence, tmp_path):
     given = {"subject": Embeddings(h=np.eye(6)), "path": tmp_path / "page.html", **arguments}
     with pytest.raises(InputError, match=sentence):
         report(**given)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "seen"),
+    [({"trained_on": {"test_rows": 7}}, 7), ({"trained_on": "not known"}, None), ("none", None)],
+)
+def test_a_test_side_that_was_trained_on_is_said(tmp_path, protocol, seen):
+    run = make_run(tmp_path / "run", n=12, epochs=1)
+    found = {"protocol": protocol, "results": {"encoder": {"knn_20": 0.5}}}
+    (run.folder / "evaluation.json").write_text(json.dumps(found))
+    text = report([run], tmp_path / "page.html").read_text()
+    told = json.loads(re.search(r'id="document">(.*?)</script>', text, re.DOTALL)[1])
+    assert told["runs"][0]["evaluation"]["test_rows_seen"] == seen
 
 
 def test_the_verb(run, tmp_path, capsys):

@@ -50,6 +50,8 @@ class Embeddings:
         split: (n,), 0 train and 1 test.
         ids, texts: (n,) identifiers (integers or strings) and strings.
         thumbnails: (n, s, s, 3) uint8.
+        about: (k, 2) strings, names and values of what is known of the model, such as
+            `trained_on.part`; a dictionary of strings becomes that.
 
     Numerics: NaN and infinity are allowed here and named by `bad_rows`.
 
@@ -85,10 +87,13 @@ class Embeddings:
     prompts: np.ndarray | None = None
     prompt_z: np.ndarray | None = None
     untrained_prompt_z: np.ndarray | None = None
+    about: np.ndarray | Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         # frozen: what came is replaced once, by what it means
         given = self.__dict__
+        if isinstance(self.about, Mapping):
+            given["about"] = np.array(list(self.about.items()), dtype=str).reshape(-1, 2)
         given["layers"] = {n: _array(_LAYER + n, value) for n, value in self.layers.items()}
         for name in _FIELDS:
             if given[name] is not None:
@@ -105,6 +110,15 @@ class Embeddings:
         layers = {_LAYER + name: array for name, array in self.layers.items()}
         own = {name: getattr(self, name) for name in _FIELDS}
         return {name: array for name, array in {**own, **layers}.items() if array is not None}
+
+    def facts(self) -> dict[str, str]:
+        """What `about` says, by name; empty where there is none.
+
+        Example:
+            >>> Embeddings(h=np.eye(2), about={"trained_on.part": "train"}).facts()
+            {'trained_on.part': 'train'}
+        """
+        return {} if self.about is None else dict(np.asarray(self.about).tolist())
 
     @property
     def n(self) -> int:
@@ -296,11 +310,11 @@ class Embeddings:
 
 _FIELDS = tuple(f.name for f in fields(Embeddings) if f.name != "layers")
 _PER_CLASS = ("class_names", "prompts", "prompt_z", "untrained_prompt_z")
-_NO_ROWS = (*_PER_CLASS, "factor_names")
+_NO_ROWS = (*_PER_CLASS, "factor_names", "about")
 _NAMES = ("class_names", "factor_names", "prompts")
-_STRINGS = (*_NAMES, "texts")
+_STRINGS = (*_NAMES, "texts", "about")
 _MATRICES = (*_VECTORS, "factors", "prompt_z", "untrained_prompt_z")
-_SHAPES = {"thumbnails": 4, **dict.fromkeys(_MATRICES, 2)}
+_SHAPES = {"thumbnails": 4, "about": 2, **dict.fromkeys(_MATRICES, 2)}
 _KINDS = {
     **dict.fromkeys(_MATRICES, ("fiu", "numbers")),
     **dict.fromkeys(_STRINGS, ("U", "strings")),
@@ -342,6 +356,10 @@ def _check_shape(name: str, array: np.ndarray) -> None:
     need(
         array.dtype.kind in kinds,
         lambda: f"`{name}` needs {wanted}; received {array.dtype}.",
+    )
+    need(
+        name != "about" or array.shape[1] == 2,
+        lambda: f"`about` needs names and values, (k, 2) strings; received shape {array.shape}.",
     )
     if name == "thumbnails":
         s = array.shape[1]

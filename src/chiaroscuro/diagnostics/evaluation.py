@@ -38,8 +38,10 @@ def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -
     asked about those with `split` 1. With both sides of pairs (`z1`, `z2`): retrieval among the
     rows with `split` 1, both ways; with `prompts` also zero-shot accuracy. Nothing is chosen by the
     test side. The controls are the raw input (`layer_input`, or the thumbnails) and networks with
-    fresh weights (`layer_untrained` and its kin): what training did not add. What the file lacks is
-    listed with the reason.
+    their weights before training (`layer_untrained` and its kin), fresh or pretrained: what
+    training did not add. `trained_on` of the protocol says what training saw, rows of the test side
+    and labels among it, where the embeddings know (`about`). What the file lacks is listed with the
+    reason.
 
     Args:
         embeddings: with a `split`, with `labels` or the two sides of pairs, and whatever of the
@@ -69,21 +71,39 @@ def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -
         split is not None and (labels is not None or pairs),
         lambda: (
             "`evaluate` needs `labels` (or pictures with texts) and a held-out `split` (0 train, 1 "
-            f"test); received {', '.join(embeddings.arrays()) or 'nothing'}."
+            f"test); received {', '.join(embeddings.arrays()) or 'nothing'}. Data without a split "
+            "hold rows out by `test`, before training: `data.source=arrays('mine.npz', test=0.2)`."
         ),
     )
     side = np.asarray(split)
-    protocol: dict[str, Any] = {"fitted_on": "split 0", "tested_on": "split 1"}
+    protocol: dict[str, Any] = {
+        "trained_on": _trained_on(embeddings),
+        "fitted_on": "split 0",
+        "tested_on": "split 1",
+    }
     results: dict[str, Any] = {name: {} for name in SUBJECTS}
     if labels is not None:
         _classify(embeddings, side, probes, protocol, results)
     if pairs:
         _match(embeddings, side, protocol, results)
+    if "untrained" in embeddings.layers:
+        protocol["untrained"] = embeddings.facts().get("untrained", "before training")
     protocol["selection"] = (
         "nothing is chosen here by the test side, and no maximum is taken; how the settings were "
         "chosen is not known here"
     )
     return {"protocol": protocol, "results": results}
+
+
+def _trained_on(embeddings: Embeddings) -> dict[str, Any] | str:
+    """What training saw, as the embeddings tell: source, part, rows of either side, labels."""
+    facts = {
+        name.removeprefix("trained_on."): value
+        for name, value in embeddings.facts().items()
+        if name.startswith("trained_on.")
+    }
+    counts = ("rows", "test_rows")
+    return {k: int(v) if k in counts else v for k, v in facts.items()} or "not known"
 
 
 def _classify(

@@ -26,7 +26,7 @@ def table(found: Mapping[str, Any]) -> str:
         encoder         2   50.0 %        -  100.0 %
     """
     protocol, results = found["protocol"], found["results"]
-    lines: list[str] = []
+    lines = _warnings(protocol)
     if "n_train" in protocol:
         lines += _accuracies(protocol, results)
     if "retrieval" in protocol:
@@ -34,6 +34,21 @@ def table(found: Mapping[str, Any]) -> str:
     if "zero_shot" in protocol:
         lines += _zero_shot(protocol, results)
     return "\n".join(lines)
+
+
+def _warnings(protocol: Mapping[str, Any]) -> list[str]:
+    """What a reader must know before the numbers: a test side that was trained on, a control."""
+    lines, trained = [], protocol.get("trained_on")
+    seen = trained.get("test_rows", 0) if isinstance(trained, Mapping) else 0
+    if seen and isinstance(trained, Mapping):
+        labels = " with their labels" if trained["labels"] == "seen" else ""
+        lines.append(
+            f"training saw split 1, {seen} of its rows{labels} (data.part = {trained['part']}): "
+            "nothing below is held out"
+        )
+    if "pretrained" in protocol.get("untrained", ""):
+        lines.append(f"untrained is {protocol['untrained']}: not fresh weights")
+    return lines
 
 
 def _accuracies(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.views import LabelledContext, Rewrites, View
 
-__all__ = ["Pairs", "open_training_data", "plain", "spaced", "tokens"]
+__all__ = ["Pairs", "open_training_data", "plain", "spaced", "tokens", "training_part"]
 
 START = 257
 """The token before every text; 1 to 256 are bytes, 0 is padding."""
@@ -42,7 +42,16 @@ def tokens(texts: list[str], length: int = 96) -> Tensor:
 
 def open_training_data(settings: Settings) -> Dataset:
     """The samples that the settings train on."""
-    data = open_data(settings.data.source)
+    return training_part(settings, open_data(settings.data.source))
+
+
+def training_part(settings: Settings, data: Dataset) -> Dataset:
+    """Those of the samples that the settings train on.
+
+    Args:
+        settings: whose `data` say which part.
+        data: all samples of their source.
+    """
     if settings.data.part != "all" and data.split is not None:
         data = data.part(settings.data.part)
     need(len(data) > 0, lambda: f"`{settings.data.source}` has 0 samples to train on.")

@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from chiaroscuro.artifacts import Embeddings, Run, checkpoints
 from chiaroscuro.data import Dataset, open_data
-from chiaroscuro.engine.batches import plain, spaced, tokens
+from chiaroscuro.engine.batches import plain, spaced, tokens, training_part
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.settings import Settings, ViewSettings
 from chiaroscuro.engine.training import Callback, Moment
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.models import unpack
+from chiaroscuro.views import LabelledContext
 
 __all__ = ["embed", "held_out", "load_networks", "newest_weights"]
 
@@ -40,9 +41,10 @@ def embed(
     Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
     the data have them; thumbnails of pictures and `layer_input` of arrays. Of a run it also holds
     `layer_untrained`, the representations before the first step: the control that evaluation
-    needs. Networks are in evaluation mode, and left as they were. Samples come to them as the views
-    of the training leave all samples alike (`View.plain`): pictures in their size, bilinearly, and
-    with their normalisation.
+    needs; and `about`, what it was trained on: which part, how many rows of which side of the
+    split, whether labels were seen. Networks are in evaluation mode, and left as they were. Samples
+    come to them as the views of the training leave all samples alike (`View.plain`): pictures in
+    their size, bilinearly, and with their normalisation.
 
     Of pictures with texts and a network for each it holds both sides of each pair: `z1` and `z2`
     are the projections of the picture and of its first text, `layer_texts` the representation of
@@ -70,7 +72,7 @@ def embed(
         template.count("{}") == 1,
         lambda: f"`embed(template)` needs `{{}}` once, for the class; received `{template}`.",
     )
-    before = None
+    before, about = None, None
     if isinstance(subject, str | os.PathLike):
         subject = Run.open(subject)
     if isinstance(subject, Run):
@@ -78,6 +80,8 @@ def embed(
         data = settings.data.source if data is None else data
         table, networks = open_data(data), load_networks(subject)
         before, views = build(settings.network, settings.seed), settings.views
+        own = isinstance(data, str) and data.strip() == settings.data.source.strip()
+        about = _about(settings, before, table if own else None)
     else:
         need(data is not None, "`embed(model, data)` needs data; received None.")
         table, networks = open_data(data), subject
@@ -93,7 +97,7 @@ def embed(
         layers |= {f"untrained_z{s + 1}": z for s, (_, z) in start.items() if z is not None}
         known |= _prompted(known.get("class_names"), template, networks, before)
     h, z = sides[side]
-    return Embeddings(h=h, z=z, layers=layers, **known)
+    return Embeddings(h=h, z=z, layers=layers, about=about, **known)
 
 
 def load_networks(run: Run) -> Networks:
@@ -243,7 +247,27 @@ def _evaluating(networks: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-# ---- what is known of the rows ----
+# ---- what is known of the training and of the rows ----
+
+
+def _about(settings: Settings, before: Networks, source: Dataset | None) -> dict[str, str]:
+    """What a run was trained on, for evaluations; rows are counted where the data are its own."""
+    views = settings.views.objects()
+    labels = "labels" in settings.make_objective().takes
+    labels = labels or any(isinstance(view, LabelledContext) for view in views)
+    facts = {
+        "trained_on.source": settings.data.source,
+        "trained_on.part": settings.data.part,
+        "trained_on.labels": "seen" if labels else "not seen",
+    }
+    if source is not None:
+        seen = training_part(settings, source)
+        facts["trained_on.rows"] = str(len(seen))
+        if seen.split is not None:
+            facts["trained_on.test_rows"] = str(int((seen.split == 1).sum()))
+    pretrained = any(encoder.pretrained for encoder in before.encoders)
+    facts["untrained"] = f"before training ({'pretrained' if pretrained else 'fresh weights'})"
+    return facts
 
 
 def _known(data: Dataset) -> dict[str, Any]:

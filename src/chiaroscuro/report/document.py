@@ -227,7 +227,10 @@ def _evaluation(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
         for name, one in found["results"].items()
         if isinstance(one, Mapping)
     }
-    return {"results": results}
+    protocol = found.get("protocol")
+    trained = protocol.get("trained_on") if isinstance(protocol, Mapping) else None
+    seen = trained.get("test_rows") if isinstance(trained, Mapping) else None
+    return {"results": results, "test_rows_seen": seen if isinstance(seen, int) else None}
 
 
 def _lab(lab: Lab) -> dict[str, Any]:

@@ -58,8 +58,10 @@ function accuracies(run) {
   const subjects = Object.keys(results);
   const names = [...new Set(subjects.flatMap((name) => Object.keys(results[name])))];
   const cells = subjects.map((name) => names.map((key) => results[name][key] ?? null));
+  const seen = run.evaluation.test_rows_seen;
+  const held = seen ? `Training saw ${format(seen)} rows of the test side, so nothing here is held out. Accuracy` : "Held-out accuracy";
   return panel("Accuracy beside two controls",
-    "Held-out accuracy of neighbours and linear probes on raw input, the untrained network and the trained one.",
+    `${held} of neighbours and linear probes on raw input, the untrained network and the trained one.`,
     "chen2020simclr",
     heat(subjects, names.map(measureName), cells, { corner: "features", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
 }
