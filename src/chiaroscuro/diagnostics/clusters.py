@@ -113,28 +113,29 @@ def graph_clusters(
     of_graph = spectral_clustering(similarity, k, seed=seed)
     collapsed = bool(np.ptp(u, axis=0).max() < 1e-9)
     of_rows = np.zeros(m, dtype=np.int64) if collapsed else kmeans(u, k, seed).labels
-    compared: list[float | None] = [None] * 6
+    names = ("ari_graph_labels", "nmi_graph_labels", "ari_labels", "nmi_labels")
+    compared: dict[str, float | None] = dict.fromkeys((*names, "homophily", "by_chance"))
     if truth is not None:
         edges = similarity.weights.tocoo()
         same = truth[edges.coords[0]] == truth[edges.coords[1]]
         total = float(edges.data.sum())
         mass = np.bincount(truth, weights=similarity.degrees)
-        compared = [
-            adjusted_rand(of_graph, truth),
-            mutual_information(of_graph, truth),
-            adjusted_rand(of_rows, truth),
-            mutual_information(of_rows, truth),
-            float(edges.data[same].sum()) / total if total else None,
-            float((mass**2).sum()) / total**2 if total else None,
-        ]
+        compared = {
+            "ari_graph_labels": adjusted_rand(of_graph, truth),
+            "nmi_graph_labels": mutual_information(of_graph, truth),
+            "ari_labels": adjusted_rand(of_rows, truth),
+            "nmi_labels": mutual_information(of_rows, truth),
+            "homophily": float(edges.data[same].sum()) / total if total else None,
+            "by_chance": float((mass**2).sum()) / total**2 if total else None,
+        }
     return GraphClusters(
-        k,
-        suggested,
-        float(gaps[suggested - 1]),
-        spectrum,
-        adjusted_rand(of_graph, of_rows),
-        mutual_information(of_graph, of_rows),
-        *compared,
+        n_clusters=k,
+        suggested=suggested,
+        gap=float(gaps[suggested - 1]),
+        eigenvalues=spectrum,
+        ari=adjusted_rand(of_graph, of_rows),
+        nmi=mutual_information(of_graph, of_rows),
+        **compared,
         components=int(similarity.components().max()) + 1,
         isolated=len(similarity.isolated),
         graph=of_graph,

@@ -168,8 +168,8 @@ def distributional_alignment(
     )
     rng = np.random.default_rng(seed)
     floor = floor_sd = 0.0
-    beyond = {True: np.zeros(0), False: np.zeros(0)}
-    tested = {}
+    beyond: dict[bool, np.ndarray] = {}
+    tested: dict[bool, int] = {}
     for sort in (True, False):
         at = np.flatnonzero(same == sort)
         at = np.sort(rng.choice(at, PAIRS, replace=False)) if len(at) > PAIRS else at

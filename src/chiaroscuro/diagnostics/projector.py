@@ -13,7 +13,7 @@ from torch import Tensor
 from chiaroscuro.diagnostics.factors import survival
 from chiaroscuro.diagnostics.record import Record
 from chiaroscuro.diagnostics.rows import pairs_of, rows_of, some_of
-from chiaroscuro.diagnostics.spectrum import effective_rank, numerical_rank
+from chiaroscuro.diagnostics.spectrum import singular_values
 from chiaroscuro.errors import need, number
 from chiaroscuro.numerics import unit
 
@@ -183,7 +183,8 @@ class Augmentations(Record):
     1 - rank / d. `gain` is how much W keeps of v relative to what it keeps of the data, in squared
     length; `cosine` the mean cosine of W h1 and W h2, `cosine_h` that of h1 and h2; `rank` and
     `span` are the numerical ranks of W and of v, `effective_span` the effective rank of v; `angles`
-    those between the rows of W and as many leading directions of v as W has rank.
+    those between the rows of W and as many leading directions of v as W has rank; `n` the pairs
+    used.
     """
 
     annihilated: float
@@ -200,7 +201,9 @@ class Augmentations(Record):
     d: int
 
 
-def augmentations(W: Any, h1: Any, h2: Any, threshold: float = 1e-3) -> Augmentations:
+def augmentations(
+    W: Any, h1: Any, h2: Any, threshold: float = 1e-3, rows: int | None = ROWS, seed: int = 0
+) -> Augmentations:
     """Do augmentations move the representation into the projector's kernel? [cosentino2022, Sec. 4]
 
         v_i = h2_i - h1_i;   annihilated = |v - Q Q' v|^2 / |v|^2,   Q a basis of the rows of W
@@ -218,6 +221,7 @@ def augmentations(W: Any, h1: Any, h2: Any, threshold: float = 1e-3) -> Augmenta
         h1, h2: two views in the encoder's space, (n, d_enc).
         threshold: below this share of the largest singular value, a direction of W counts as
             kernel; 1e-3, as `numerical_rank`.
+        rows: so many pairs at most, drawn by the seed.
 
     References:
         cosentino2022
@@ -230,38 +234,32 @@ def augmentations(W: Any, h1: Any, h2: Any, threshold: float = 1e-3) -> Augmenta
     """
     call = "augmentations(W, h1, h2)"
     x1, x2 = pairs_of(call, h1, h2)
+    kept = some_of(call, len(x1), rows, seed)
+    x1, x2 = x1[kept], x2[kept]
     Q, v = _span(call, W, x2 - x1, threshold)
     w = rows_of(call, W, 1)
     both = torch.cat([x1, x2])
     centred = both - both.mean(dim=0)
     n, d = x1.shape
-    kept = lambda x: float((x @ w.T).square().sum()) / max(float(x.square().sum()), 1e-300)
+    passed = lambda x: float((x @ w.T).square().sum()) / max(float(x.square().sum()), 1e-300)
     cosine = lambda a, b: float((unit(a) * unit(b)).sum(dim=1).mean())
-    of_data = kept(centred)
+    of_data = passed(centred)
     moving = bool((v != 0).any())
+    s = singular_values(v, centred=False)  # v and -v span the same: no mean is taken off
     return Augmentations(
         annihilated=_outside(Q, v),
         data=_outside(Q, centred),
         chance=1 - Q.shape[1] / d,
-        gain=kept(v) / of_data if of_data and moving else 0.0,
+        gain=passed(v) / of_data if of_data and moving else 0.0,
         cosine=cosine(x1 @ w.T, x2 @ w.T),
         cosine_h=cosine(x1, x2),
         rank=Q.shape[1],
-        span=_raw_rank(v) if moving else 0,
-        effective_span=_raw_effective(v) if moving else 0.0,
+        span=int((s > 1e-3 * s[0]).sum()) if moving else 0,
+        effective_span=float(torch.special.entr(s / s.sum()).sum().exp()) if moving else 0.0,
         angles=_leading_angles(Q, v) if moving and Q.shape[1] else np.zeros(0),
         n=n,
         d=d,
     )
-
-
-def _raw_rank(v: Tensor) -> int:
-    """The numerical rank of the span of v, no mean taken off: v and -v span the same."""
-    return numerical_rank(torch.cat([v, -v]))
-
-
-def _raw_effective(v: Tensor) -> float:
-    return effective_rank(torch.cat([v, -v]))
 
 
 def _leading_angles(Q: Tensor, v: Tensor) -> np.ndarray:
