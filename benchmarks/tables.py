@@ -151,6 +151,18 @@ def train_step(content: dict) -> str:
     )
 
 
+def kill(content: dict) -> str:
+    """Runs that were killed, checkpoints that were damaged."""
+    kills, damages = content["result"]["kills"], content["result"]["damages"]
+    saves = sum(count for kind, count in kills["by_kind"].items() if "in a save" in kind)
+    return (
+        f"{kills['killed']} runs killed, {saves} of them inside a save, on 1 and 2 ranks, with 0 "
+        f"and 2 workers, and resumed: {kills['bitwise_equal']} bitwise equal to the uninterrupted "
+        f"one. {damages['damaged']} damaged checkpoints: {len(damages['accepted'])} accepted "
+        f"(`{content['command']}`)."
+    )
+
+
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
@@ -170,6 +182,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "emoji": emoji,
     "augment": augment,
     "train_step": train_step,
+    "kill": kill,
 }
 
 

@@ -35,17 +35,19 @@ def parts(encoder: str, batch: int) -> dict[str, Callable[[], object]]:
     data = cs.data.from_arrays({"images": pictures})
     batches = Steps.of(settings, data, takes_labels=False, rank=0, world=1)
     networks, objective = build(settings.network, 0), settings.make_objective()
-    moves = optimiser(settings.optimiser, networks, objective)
+    moved = build(settings.network, 0)  # other weights: those of a graph must stay as they are
+    moves = optimiser(settings.optimiser, moved, objective)
+    for p in moved.parameters():
+        p.grad = torch.full_like(p, 1e-3)
     x1, x2, _ = batches[0]
     z1, z2 = networks(x1, x2)
     leaves = [z.detach().requires_grad_() for z in (z1, z2)]
     slopes = torch.autograd.grad(objective(*leaves), leaves)
 
     def backward() -> None:
-        moves.zero_grad(set_to_none=True)
+        networks.zero_grad(set_to_none=True)
         torch.autograd.backward([z1, z2], slopes, retain_graph=True)
 
-    backward()
     return {
         "augmentation": lambda: batches[0],
         "forward": lambda: networks(x1, x2),
