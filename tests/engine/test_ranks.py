@@ -1,5 +1,6 @@
 """Two ranks, started by torchrun, are one batch; killed and resumed, the same run to the bit."""
 
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +38,7 @@ RANKS = """
     with joined_ranks():
         train(plain, f"{folder}/two")
         train(read_settings("simclr", [*sets, *sync]), f"{folder}/sync")
+        train(read_settings("clip", sys.argv[4].split(";")), f"{folder}/clip")
         here = ["data.source=nowhere.npz"] if rank() == 1 else []
         try:
             train(read_settings("simclr", [*sets, *here]), f"{folder}/half")
@@ -53,6 +55,20 @@ RANKS = """
         step._follow = dying
         train(read_settings("simclr", [*sets, "data.workers=1"]), f"{folder}/cut")
 """
+
+
+CLIP = [
+    "epochs=2",
+    "batch=8",
+    "micro_batch=2",
+    "views.first=SimCLR(size=8, strength=0.1)",
+    "network.encoder=MLP(d_in=192, d=8, depth=2, width=16)",
+    "network.second_encoder=SequenceTransformer(n_tokens=258, d=8, depth=1, heads=2, padding=0)",
+    "network.projector=Projector(d=4, depth=1, last='none')",
+    "optimiser.name=sgd",
+    "optimiser.lr=0.03",
+    "schedule.warmup=0",
+]
 
 
 def torchrun(*words):
@@ -74,8 +90,14 @@ def runs(tmp_path_factory):
     x = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
     np.savez(folder / "x.npz", x=x)
     sets = [*SETTINGS, f"data.source={folder / 'x.npz'}"]
+    images = np.random.default_rng(0).integers(0, 255, (24, 8, 8, 3), np.uint8)
+    np.savez(folder / "dots.npz", images=images)
+    captions = (json.dumps({"id": i, "captions": [f"number {i}"]}) for i in range(24))
+    (folder / "dots_captions.jsonl").write_text("\n".join(captions))
+    clip = [*CLIP, f"data.source={folder / 'dots_captions.jsonl'}"]
     (folder / "ranks.py").write_text(textwrap.dedent(RANKS))
-    done = torchrun(str(folder / "ranks.py"), str(folder), ";".join(sets), ";".join(SYNC))
+    said = map(";".join, (sets, SYNC, clip))
+    done = torchrun(str(folder / "ranks.py"), str(folder), *said)
     assert done.returncode != 0
     assert "SIGKILL" in done.stderr, done.stderr
     assert weights(folder / "cut").step == 3, done.stderr
@@ -97,6 +119,19 @@ def test_two_ranks_are_one_batch(runs, tmp_path, name, more):
     assert len(compared) > 4
     for key in compared:
         np.testing.assert_allclose(two[key], one[key], rtol=1e-3, atol=1e-5, err_msg=key)
+
+
+def test_two_encoders_in_micro_batches_on_two_ranks_are_one_batch(runs, tmp_path):
+    folder, _ = runs
+    settings = read_settings("clip", [*CLIP, f"data.source={folder / 'dots_captions.jsonl'}"])
+    train(settings, tmp_path / "one")
+    one, two = weights(tmp_path / "one"), weights(folder / "clip")
+    assert one.step == two.step == 6
+    compared = [key for key in one.arrays if key.startswith(("networks", "objective"))]
+    assert len(compared) > 8
+    for key in compared:
+        a, b = one.arrays[key], two.arrays[key]
+        np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5, err_msg=key)
 
 
 def test_killed_and_resumed_two_ranks_end_the_same(runs):
