@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from chiaroscuro.artifacts.files import newer
+from chiaroscuro.artifacts.run import RUN_FORMAT
 from chiaroscuro.engine.records import nearest
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
@@ -45,7 +47,7 @@ def read_settings(what: Any, overrides: Iterable[str] = ()) -> Settings:
     if isinstance(what, Settings):
         table = what.table()
     elif isinstance(what, Mapping):
-        table = {key: value for key, value in what.items() if key != "format"}
+        table = _current("The table of settings", dict(what))
     else:
         table = _toml(what)
     for override in overrides:
@@ -74,7 +76,13 @@ def _toml(what: Any) -> dict[str, Any]:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{name} is not TOML: {error}.") from None
-    table.pop("format", None)
+    return _current(name, table)
+
+
+def _current(name: str, table: dict[str, Any]) -> dict[str, Any]:
+    """The table without its `format`, which must not be newer than ours."""
+    if "format" in table:
+        newer(name, table.pop("format"), RUN_FORMAT)
     return table
 
 
