@@ -87,8 +87,8 @@ def build(settings: NetworkSettings, seed: int) -> Networks:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        texts = [settings.encoder, settings.second_encoder]
-        encoders = [_encoder(text) for text in texts if text.strip()]
+        texts = {name: getattr(settings, name) for name in ("encoder", "second_encoder")}
+        encoders = [_encoder(k, t) for k, t in texts.items() if t.strip()]
         need(bool(encoders), "`network.encoder` needs a model; received an empty text.")
         projectors = [_projector("projector", settings.projector, e.d) for e in encoders]
         predictor = None
@@ -114,14 +114,22 @@ def as_compiled(networks: Networks) -> Any:
     return torch.compile(networks)
 
 
-def _encoder(text: str) -> Model:
+def _encoder(key: str, text: str) -> Model:
+    need(
+        "from_transformers" not in text,
+        lambda: (
+            f"`network.{key}` needs a model that reads texts as bytes, tokens 0 to 257; received "
+            f"`{text}`, which has a vocabulary of its own. Take `SequenceTransformer(n_tokens=258, "
+            "padding=0)`, or embed the texts with that model and train on the arrays."
+        ),
+    )
     try:
         made = parse(text, model_names())
     except InputError as error:
-        raise InputError(f"`network.encoder`: {error}") from None
+        raise InputError(f"`network.{key}`: {error}") from None
     need(
         isinstance(made, Model),
-        lambda: f"`network.encoder` needs a model; received `{type(made).__name__}`.",
+        lambda: f"`network.{key}` needs a model; received `{type(made).__name__}`.",
     )
     return made
 

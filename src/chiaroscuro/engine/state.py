@@ -74,9 +74,28 @@ def fresh(settings: Settings) -> State:
 
 def device_of(settings: Settings) -> torch.device:
     """Where the networks are."""
-    if settings.device != "auto":
-        return torch.device(settings.device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if settings.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(settings.device)
+    except RuntimeError:  # no such kind
+        device = None
+    there = _devices()
+    if device is None or (device.type != "cpu" and str(device) not in there):
+        raise InputError(
+            f"`device` needs `auto` or one that is here: {', '.join(there)}; received "
+            f"`{settings.device}`."
+        )
+    return device
+
+
+def _devices() -> list[str]:
+    """What this machine and this build of torch can compute on."""
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None or not torch.accelerator.is_available():
+        return ["cpu"]
+    kind = accelerator.type
+    return ["cpu", kind, *(f"{kind}:{i}" for i in range(torch.accelerator.device_count()))]
 
 
 def save(state: State, run: Run, keep: int) -> None:
