@@ -297,7 +297,10 @@ BAD = {
     "views.fresh=true": "`views.fresh` needs data that can draw views",
     "views.first=SimCLR(size=8)": "`SimCLR` needs",
     "data.source=nowhere.npz": "`nowhere.npz` is not there",
-    "optimiser.lr=1e30": "Lower `optimiser.lr`|finite embeddings",
+    "optimiser.lr=1e30": "Lower `optimiser.lr`",
+    "device=foo": "`device` needs `auto` or one that is here: cpu.*; received `foo`",
+    "device=cuda:99": "`device` needs `auto` or one that is here: cpu.*; received `cuda:99`",
+    "network.encoder=from_transformers('bert')": "reads texts as bytes, tokens 0 to 257; received",
 }
 
 
