@@ -106,7 +106,7 @@ def hubness(h: Any | Closest, n_neighbours: int = 10, rows: int = ROWS, seed: in
 
     Args:
         h: (n, d), or what `closest` found.
-        n_neighbours: 10 [radovanovic2010hubs, Sec. 2].
+        n_neighbours: 10, a common choice.
         rows: of a matrix compare so many at most, drawn by the seed.
 
     References:

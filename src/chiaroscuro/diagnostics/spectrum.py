@@ -188,7 +188,7 @@ def decay(h: Any, first: int | None = None, last: int | None = None) -> Decay:
         s_k^2 ~ k^(-alpha),   least squares of log s_k^2 on log k,  first <= k <= last
 
     From 0 (all directions alike) upwards; about 1 in representations that generalise
-    [agrawal2022alpha, Sec. 3]; large where few directions carry all. It says how the spectrum
+    [agrawal2022alpha]; large where few directions carry all. It says how the spectrum
     falls, not how far it reaches: read `r2`, which is low where no power law holds (0 for a flat
     spectrum, which has no fall to explain).
 
