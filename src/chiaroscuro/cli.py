@@ -233,23 +233,11 @@ def _preset_show(call: argparse.Namespace) -> int:
 def _embed(call: argparse.Namespace) -> int:
     from chiaroscuro.engine import embed
 
-    data = _opened(call.run, call.data)
-    embeddings = embed(call.run, data, template=call.template)
+    embeddings = embed(call.run, call.data, template=call.template)
+    if skipped := embeddings.facts().get("skipped"):
+        print(skipped, file=sys.stderr)
     print(f"embeddings: {embeddings.save(call.out)}")
     return 0
-
-
-def _opened(run: str, source: str | None = None) -> Any:
-    """The data of a text, or those of a run; what of them cannot be read is said."""
-    from chiaroscuro.artifacts import Run
-    from chiaroscuro.data import open_data
-    from chiaroscuro.engine import read_settings
-
-    settings = read_settings(Run.open(run).settings())
-    data = open_data(settings.data.source if source is None else source)
-    if data.skipped:
-        print(data.skipped_said(), file=sys.stderr)
-    return data
 
 
 def _evaluate(call: argparse.Namespace) -> int:
@@ -261,10 +249,7 @@ def _evaluate(call: argparse.Namespace) -> int:
         from chiaroscuro.engine import embed, newest_weights
 
         about["weights"] = newest_weights(call.subject)
-        data = _opened(call.subject)
-        if data.skipped:
-            about["skipped"] = data.skipped_said()
-        embeddings = embed(call.subject, data, template=call.template or "{}")
+        embeddings = embed(call.subject, template=call.template or "{}")
     else:
         if call.template is not None:
             raise InputError(
@@ -272,6 +257,9 @@ def _evaluate(call: argparse.Namespace) -> int:
             )
         embeddings = Embeddings.load(call.subject)
     found = evaluate(embeddings)
+    if skipped := embeddings.facts().get("skipped"):
+        about["skipped"] = skipped
+        print(skipped, file=sys.stderr)
     found["protocol"] = about | found["protocol"]
     if call.json:
         import json

@@ -85,6 +85,8 @@ def embed(
     else:
         need(data is not None, "`embed(model, data)` needs data; received None.")
         table, networks = open_data(data), subject
+    if table.skipped:
+        about = {**(about or {}), "skipped": table.skipped_said()}
     known, layers = _known(table), _input(table)
     both = _two_sided(networks, table)
     sides = {s: _through(networks, table, s, views) for s in ((0, 1) if both else (side,))}
