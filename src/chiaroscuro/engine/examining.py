@@ -33,8 +33,8 @@ def examine(run: Run | str | os.PathLike, rows: int = ROWS) -> Embeddings:
         >>> from chiaroscuro.engine import read_settings, train
         >>> small = "network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "epochs=1"
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     sorted(examine(train(read_settings("digits", small), folder), 20).arrays())[:6]
-        ['class_names', 'factor_names', 'factors', 'h', 'h1', 'h2']
+        ...     sorted(examine(train(read_settings("digits", small), folder), 20).arrays())[3:8]
+        ['factors', 'h', 'h1', 'h2', 'ids']
     """
     run = run if isinstance(run, Run) else Run.open(run)
     need(rows >= 2, lambda: f"`examine(run, rows)` needs at least 2 rows; received {rows}.")
