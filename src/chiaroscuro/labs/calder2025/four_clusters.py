@@ -24,8 +24,7 @@ The end of Sec. 3 says that training recovers clusters even from an invariant ma
 law. We do not find it, from random or from ordered latents on the circle, and could not: the
 uniform law is the minimiser of the loss among invariant maps (V4), the clustered embeddings that
 training reaches from a network's latents have a higher loss, and gradient flow does not climb. At
-even points grad L is radial, so -K grad L moves directions only by what K mixes. This claim fails
-here.
+even points grad L vanishes (this loss does not see norms), and with it -K grad L, whatever K is.
 
 Deviations: the paper gives neither loss, tau, widths, noise nor learning rates. Ours: two-view
 NT-Xent at tau 0.5; steps as in Fig. 5, 200 with a network and 1000 without. Random latents are
