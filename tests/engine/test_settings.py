@@ -99,7 +99,7 @@ def test_what_cannot_be_read_is_named(tmp_path):
     with pytest.raises(InputError, match="`micro_batch = 8` needs both sides to learn"):
         read_settings("moco", ["micro_batch=8"])
     two = ["symmetric=true", "network.second_encoder=MLP(d_in=3)"]
-    with pytest.raises(InputError, match="`symmetric` with `network.queue = 4096` needs one"):
+    with pytest.raises(InputError, match=r"`symmetric` with `network.queue = 4096` needs one"):
         read_settings("moco", two)
 
 
@@ -107,6 +107,6 @@ def test_a_newer_format_is_refused(tmp_path):
     text = f"format = 2\n{preset_text('simclr')}"
     (tmp_path / "mine.toml").write_text(text)
     for what in (text, tmp_path / "mine.toml", {"format": 2, "epochs": 1}):
-        with pytest.raises(InputError, match="has format 2; .* by a newer Chiaroscuro"):
+        with pytest.raises(InputError, match=r"has format 2; .* by a newer Chiaroscuro"):
             read_settings(what)
     assert read_settings({"format": 1, "epochs": 1}).epochs == 1
