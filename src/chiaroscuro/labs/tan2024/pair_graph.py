@@ -84,7 +84,7 @@ class Settings:
     taus: tuple[float, ...] = (0.1, 0.5)
     d: int = 3
     n_wide: int = 60
-    n_batches: int = 5000
+    n_batches: int = 20000
 
 
 QUICK = Settings(seeds=(0, 1), n=(3, 4), n_batches=2000)

@@ -109,7 +109,7 @@ class Settings:
     n: tuple[int, ...] = (4, 5, 6)
     d: int = 3
     taus: tuple[float, ...] = (0.1, 0.5, 2.0)
-    n_samples: int = 5000
+    n_samples: int = 20000
 
 
 QUICK = Settings(seeds=(0, 1), n=(4, 5), n_samples=2000)
