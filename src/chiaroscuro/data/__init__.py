@@ -18,10 +18,22 @@ from chiaroscuro.data.download import OFFICIAL, get
 from chiaroscuro.data.emoji import read_emoji
 from chiaroscuro.data.find import Available, available, open_data
 from chiaroscuro.data.folders import read_folder
+from chiaroscuro.data.laws import (
+    Delta,
+    GeneralisedNormal,
+    Laplace,
+    Law,
+    Normal,
+    Uniform,
+    VonMisesFisher,
+)
+from chiaroscuro.data.mixings import LeakyMLP, Linear, Mixing, Orthogonal
 from chiaroscuro.data.mnist import read_mnist
 from chiaroscuro.data.order import Order
 from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.pictures import decode
+from chiaroscuro.data.processes import Process, Sample
+from chiaroscuro.data.spaces import Box, Euclidean, Space, Sphere
 from chiaroscuro.data.tables import from_hugging_face, read_hugging_face, read_parquet
 from chiaroscuro.data.tars import TarStream, read_tar
 from chiaroscuro.data.tasks import modular_addition
@@ -32,12 +44,29 @@ __all__ = [
     "OFFICIAL",
     "SPLITS",
     "Available",
+    "Box",
     "Column",
     "Dataset",
+    "Delta",
+    "Euclidean",
+    "GeneralisedNormal",
+    "Laplace",
+    "Law",
+    "LeakyMLP",
+    "Linear",
+    "Mixing",
+    "Normal",
     "Order",
+    "Orthogonal",
+    "Process",
+    "Sample",
     "Skipped",
     "Source",
+    "Space",
+    "Sphere",
     "TarStream",
+    "Uniform",
+    "VonMisesFisher",
     "WanderingDigits",
     "available",
     "decode",

@@ -18,9 +18,20 @@ from chiaroscuro.data.digits import WanderingDigits
 from chiaroscuro.data.download import OFFICIAL
 from chiaroscuro.data.emoji import EMOJI_FILES, is_emoji, read_emoji
 from chiaroscuro.data.folders import read_folder
+from chiaroscuro.data.laws import (
+    Delta,
+    GeneralisedNormal,
+    Laplace,
+    Normal,
+    Uniform,
+    VonMisesFisher,
+)
+from chiaroscuro.data.mixings import LeakyMLP, Linear, Orthogonal
 from chiaroscuro.data.mnist import DEBIAN_FASHION, is_mnist, read_mnist
 from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.places import VARIABLE, places
+from chiaroscuro.data.processes import Process
+from chiaroscuro.data.spaces import Box, Euclidean, Sphere
 from chiaroscuro.data.tables import read_hugging_face, read_parquet
 from chiaroscuro.data.tars import read_tar
 from chiaroscuro.data.tasks import modular_addition
@@ -63,7 +74,8 @@ def open_data(spec: Any) -> Dataset:
     A call, for what needs saying: `digits(shift=0.2)`, `folder('photos', size=64)`,
     `pairs('captions.jsonl', images='pictures.npz')`. In a call, `test=0.2` holds out that share of
     data that come without a split, by `with_split`: `arrays('mine.npz', test=0.2)`, and so
-    `folder`, `text`, `pairs`, `tar`, `parquet` and `hugging_face`.
+    `folder`, `text`, `pairs`, `tar`, `parquet` and `hugging_face`. A data process is its own
+    notation: `Process(Box(10), content=4, style=Normal(0.3), mixing=LeakyMLP(10))`.
 
     Args:
         spec: the text; or a data set, which is returned as it is; or an array or a dictionary of
@@ -88,7 +100,9 @@ def open_data(spec: Any) -> Dataset:
     if not text:
         raise InputError("A data set needs a name, a path or a call such as `digits(shift=0.2)`.")
     if _CALL.fullmatch(text) and not Path(text).exists():
-        return parse(text, _CALLS)
+        made = parse(text, {**_CALLS, **_PARTS})
+        need(isinstance(made, Dataset), lambda: f"`{text}` is not a data set; put it in `Process`.")
+        return made
     if text in _NAMED:
         return _NAMED[text]()
     for candidate in _candidates(text):
@@ -119,6 +133,13 @@ def _digits(**settings: Any) -> Dataset:
 
 # the notation checks arguments against this signature, and names the nearest on a mistake
 _digits.__wrapped__ = WanderingDigits  # type: ignore[attr-defined]
+
+
+def _process(**settings: Any) -> Dataset:
+    return Process(**settings).dataset()
+
+
+_process.__wrapped__ = Process  # type: ignore[attr-defined]
 
 
 def _cifar10() -> Dataset:
@@ -292,7 +313,17 @@ _CALLS: dict[str, Callable[..., Dataset]] = {
     "tar": _located(read_tar),
     "parquet": _located(read_parquet),
     "hugging_face": _located(read_hugging_face),
+    "Process": _process,
 }
+_PARTS: dict[str, Callable[..., Any]] = {
+    part.__name__: part
+    for part in (
+        *(Box, Sphere, Euclidean),
+        *(Delta, Uniform, Normal, Laplace, GeneralisedNormal, VonMisesFisher),
+        *(Linear, Orthogonal, LeakyMLP),
+    )
+}
+"""What a `Process` is made of."""
 
 
 def _missing(text: str) -> str:

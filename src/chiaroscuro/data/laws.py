@@ -1,0 +1,407 @@
+"""Laws of latents around a centre: marginals (the centre is the space's own) and conditionals."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special  # type: ignore[import-untyped]
+
+from chiaroscuro.data.spaces import Box, Euclidean, Space, Sphere
+from chiaroscuro.data.streams import Array, Stream
+from chiaroscuro.errors import InputError, need
+
+__all__ = [
+    "Delta",
+    "GeneralisedNormal",
+    "Laplace",
+    "Law",
+    "Normal",
+    "Uniform",
+    "VonMisesFisher",
+]
+
+Scale = float | tuple[float, ...]
+
+
+class Law(ABC):
+    """A law on a space, around a centre (abstract)."""
+
+    @abstractmethod
+    def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
+        """One point around each row of centres (n, k)."""
+
+    @abstractmethod
+    def log_density(self, z: Array, centre: Array, space: Space) -> Array:
+        """log p(z_i | centre_i), (n,), with respect to the volume (on a sphere: to the surface)."""
+
+
+@dataclass(frozen=True)
+class Delta(Law):
+    """No variation: content [rusak2022, Sec. 2]. Its density is with respect to counting.
+
+    Example:
+        >>> Delta().log_density(np.array([[1.0], [2.0]]), np.array([[1.0], [1.0]]), Box(1))
+        array([  0., -inf])
+    """
+
+    def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
+        return centre.copy()
+
+    def log_density(self, z: Array, centre: Array, space: Space) -> Array:
+        return np.where((z == centre).all(axis=1), 0.0, -np.inf)
+
+
+@dataclass(frozen=True)
+class Uniform(Law):
+    """Uniform on the whole space, or within `width` of the centre, coordinate by coordinate.
+
+    Args:
+        width: half the side; None is all of a box or sphere. A box cuts what leaves it.
+
+    Example:
+        >>> float(Uniform().log_density(np.zeros((1, 3)), np.zeros((1, 3)), Box(3, -1, 1))[0])
+        -2.0794415416798357
+    """
+
+    width: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.width is not None:
+            _positive("Uniform", "width", self.width)
+
+    def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
+        if isinstance(space, Sphere):
+            self._whole()
+            v = stream.normal(centre.shape[1])
+            return v * (_norm(centre) / _norm(v))
+        low, high = self._sides(centre, space)
+        return low + (high - low) * stream.uniform(centre.shape[1])
+
+    def log_density(self, z: Array, centre: Array, space: Space) -> Array:
+        if isinstance(space, Sphere):
+            self._whole()
+            k = z.shape[1]
+            return -_log_area(k) - (k - 1) * np.log(_norm(centre)[:, 0])
+        low, high = self._sides(centre, space)
+        inside = ((z >= low) & (z <= high)).all(axis=1)
+        return np.where(inside, -np.log(high - low).sum(axis=1), -np.inf)
+
+    def _sides(self, centre: Array, space: Space) -> tuple[Array, Array]:
+        low, high = np.full_like(centre, -np.inf), np.full_like(centre, np.inf)
+        if isinstance(space, Box):
+            low, high = np.full_like(centre, space.low), np.full_like(centre, space.high)
+        if self.width is not None:
+            low, high = np.maximum(low, centre - self.width), np.minimum(high, centre + self.width)
+        need(
+            self.width is not None or isinstance(space, Box),
+            lambda: f"`Uniform()` on `{space}` needs a width; received None.",
+        )
+        return low, high
+
+    def _whole(self) -> None:
+        need(
+            self.width is None,
+            lambda: f"`Uniform(width)` on a sphere needs None; received {self.width}.",
+        )
+
+
+@dataclass(frozen=True)
+class Normal(Law):
+    """Normal around the centre; in a box, `truncated` keeps it inside.
+
+        p(z | c) = prod_k exp(-(z_k - c_k)^2 / (2 std_k^2)) / normaliser
+
+    Relations: `GeneralisedNormal(2, sqrt(2) * std)`.
+
+    Args:
+        std: one, or one per coordinate of the block.
+        truncated: cut at the walls of the box (and normalised there); else it may leave the box.
+
+    Example:
+        >>> float(Normal(1.0).log_density(np.zeros((1, 1)), np.zeros((1, 1)), Euclidean(1))[0])
+        -0.9189385332046727
+    """
+
+    std: Scale
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "std", _scale("Normal", "std", self.std))
+
+    def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
+        return _bell(self, 2.0, _times(self.std, math.sqrt(2))).draw(centre, space, stream)
+
+    def log_density(self, z: Array, centre: Array, space: Space) -> Array:
+        bell = _bell(self, 2.0, _times(self.std, math.sqrt(2)))
+        return bell.log_density(z, centre, space)
+
+
+@dataclass(frozen=True)
+class Laplace(Law):
+    """Laplace around the centre; in a box, `truncated` keeps it inside.
+
+        p(z | c) = prod_k exp(-|z_k - c_k| / scale_k) / normaliser
+
+    Relations: `GeneralisedNormal(1, scale)`.
+
+    Args:
+        scale: one, or one per coordinate of the block; the standard deviation is sqrt(2) scale.
+        truncated: as for `Normal`.
+
+    Example:
+        >>> float(Laplace(0.5).log_density(np.zeros((1, 1)), np.zeros((1, 1)), Euclidean(1))[0])
+        0.0
+    """
+
+    scale: Scale
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", _scale("Laplace", "scale", self.scale))
+
+    def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
+        return _bell(self, 1.0, self.scale).draw(centre, space, stream)
+
+    def log_density(self, z: Array, centre: Array, space: Space) -> Array:
+        return _bell(self, 1.0, self.scale).log_density(z, centre, space)
+
+
+@dataclass(frozen=True)
+class GeneralisedNormal(Law):
+    """The law whose InfoNCE kernel is `Lp(p, scale^p)` [zimmermann2021clica].
+
+        p(z | c) = prod_k p / (2 scale_k Gamma(1/p)) exp(-|z_k - c_k|^p / scale_k^p)
+
+    Args:
+        p: the power.
+        scale: one, or one per coordinate of the block; the variance is
+            scale^2 Gamma(3/p) / Gamma(1/p).
+        truncated: as for `Normal`.
+
+    References:
+        zimmermann2021clica
+
+    Example:
+        >>> law, zero = GeneralisedNormal(1.0, 0.5), np.zeros((1, 1))
+        >>> float(law.log_density(zero, zero, Euclidean(1))[0])
+        0.0
+    """
+
+    p: float
+    scale: Scale
+    truncated: bool = False
+
+    def __post_init__(self) -> None:
+        _positive("GeneralisedNormal", "p", self.p)
+        object.__setattr__(self, "scale", _scale("GeneralisedNormal", "scale", self.scale))
+
+    def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
+        return _bell(self, self.p, self.scale).draw(centre, space, stream)
+
+    def log_density(self, z: Array, centre: Array, space: Space) -> Array:
+        return _bell(self, self.p, self.scale).log_density(z, centre, space)
+
+
+@dataclass(frozen=True)
+class VonMisesFisher(Law):
+    """Von Mises-Fisher around the centre's direction; the centre's norm is kept.
+
+        p(z | c) = C_k(kappa) exp(kappa cos(z, c)),   on the sphere of radius |c| in R^k
+
+    so that the style of a latent on the sphere varies and the whole stays on it. Drawn by Wood's
+    rejection. E cos = I_(k/2)(kappa) / I_(k/2-1)(kappa). In one dimension the sphere is two points.
+
+    Args:
+        kappa: concentration; 0 is uniform.
+
+    References:
+        zimmermann2021clica
+
+    Example:
+        >>> c = np.array([[1.0, 0.0]])  # on the circle: exp(2) / (2 pi I_0(2))
+        >>> round(float(np.exp(VonMisesFisher(2.0).log_density(c, c, Sphere(2))[0])), 4)
+        0.5159
+    """
+
+    kappa: float
+
+    def __post_init__(self) -> None:
+        need(
+            isinstance(self.kappa, (int, float)) and 0 <= self.kappa < math.inf,
+            lambda: f"`VonMisesFisher(kappa)` needs a number >= 0; received `{self.kappa!r}`.",
+        )
+
+    def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
+        _on_sphere(space)
+        radius = _norm(centre)
+        mean = centre / radius
+        k = centre.shape[1]
+        if k == 1:
+            there = stream.uniform(1) < special.expit(2 * self.kappa)
+            return np.where(there, centre, -centre)
+        w = self._cosines(k, stream)[:, None]
+        side = stream.normal(k)
+        side -= (side * mean).sum(axis=1, keepdims=True) * mean
+        side *= np.sqrt(1 - w**2) / _norm(side)
+        side += w * mean
+        side *= radius / _norm(side)
+        return side
+
+    def _cosines(self, k: int, stream: Stream) -> Array:
+        """cos(z, c) of each row."""
+        kappa, m = float(self.kappa), k - 1
+        b = m / (2 * kappa + math.sqrt(4 * kappa**2 + m**2))
+        x0 = (1 - b) / (1 + b)
+        c = kappa * x0 + m * math.log1p(-(x0**2))
+        found = np.empty(stream.n)
+        left = np.arange(stream.n)
+        while len(left):
+            beta = stream.beta(m / 2, 1)[:, 0]
+            w = (1 - (1 + b) * beta) / (1 - (1 - b) * beta)
+            log_u = np.log1p(-stream.uniform(1)[:, 0])
+            good = kappa * w + m * np.log(1 - x0 * w) - c >= log_u
+            found[left[good]] = w[good]
+            again = np.flatnonzero(~good)
+            left, stream = left[again], stream.some(again)
+        return found
+
+    def log_density(self, z: Array, centre: Array, space: Space) -> Array:
+        _on_sphere(space)
+        k, radius = z.shape[1], _norm(centre)[:, 0]
+        cosine = (z * centre).sum(axis=1) / radius / _norm(z)[:, 0]
+        return _log_constant(k, float(self.kappa)) + self.kappa * cosine - (k - 1) * np.log(radius)
+
+
+# ---- bells: exp(-|z - c|^p / scale^p) in every coordinate ----
+
+
+@dataclass(frozen=True)
+class _Bell:
+    call: str
+    p: float
+    scale: NDArray[np.float64]
+    truncated: bool
+
+    def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
+        self._fits(centre, space)
+        n, k = centre.shape
+        if not isinstance(space, Box) or not self.truncated:
+            return centre + self._noise(stream, k, self.scale)
+        stream = stream.single(k)
+        c, scale = centre.reshape(-1, 1), np.broadcast_to(self.scale, (n, k)).reshape(-1, 1)
+        z = self._proposed(c, scale, space, stream)
+        left = np.flatnonzero((z < space.low) | (z > space.high))
+        rejected = left
+        while len(left):
+            stream = stream.some(rejected)
+            again = self._proposed(c[left], scale[left], space, stream)[:, 0]
+            z[left, 0] = again
+            rejected = np.flatnonzero((again < space.low) | (again > space.high))
+            left = left[rejected]
+        return z.reshape(n, k)
+
+    def _noise(self, stream: Stream, k: int, scale: Array) -> Array:
+        if self.p == 2:
+            return stream.normal(k) * (scale / math.sqrt(2))
+        size = stream.gamma(1 / self.p, k) ** (1 / self.p) * scale
+        return np.copysign(size, stream.uniform(k) - 0.5)
+
+    def _proposed(self, centre: Array, scale: Array, box: Box, stream: Stream) -> Array:
+        """Of the bell where it is narrow; where it is wide, of the box, and accepted by the bell.
+
+        What is rejected is outside the box.
+        """
+        side = box.high - box.low
+        wide = self.scale > side  # of all rows: what a row draws must not depend on its batch
+        if not wide.any():
+            return centre + self._noise(stream, 1, scale)
+        flat = box.low + side * stream.uniform(1)
+        taken = stream.uniform(1) < np.exp(-(np.abs((flat - centre) / scale) ** self.p))
+        flat = np.where(taken, flat, np.inf)
+        if wide.all():
+            return flat
+        return np.where(scale > side, flat, centre + self._noise(stream, 1, scale))
+
+    def log_density(self, z: Array, centre: Array, space: Space) -> Array:
+        self._fits(centre, space)
+        t = np.abs((z - centre) / self.scale) ** self.p
+        log_p = math.log(self.p / 2) - special.gammaln(1 / self.p) - np.log(self.scale) - t
+        if self.truncated and isinstance(space, Box):
+            walls = (centre - space.low, space.high - centre)
+            mass = sum(special.gammainc(1 / self.p, (w / self.scale) ** self.p) for w in walls) / 2
+            inside = (z >= space.low) & (z <= space.high)
+            log_p = np.where(inside, log_p - np.log(mass), -np.inf)
+        return log_p.sum(axis=1)
+
+    def _fits(self, centre: Array, space: Space) -> None:
+        need(
+            isinstance(space, Euclidean | Box) and (isinstance(space, Box) or not self.truncated),
+            lambda: (
+                f"`{self.call}` needs {'a box' if self.truncated else 'a box or R^d'}; received "
+                f"`{space}`. On a sphere take `VonMisesFisher`."
+            ),
+        )
+        need(
+            self.scale.size in (1, centre.shape[1]),
+            lambda: (
+                f"`{self.call}` needs one scale, or one for each of {centre.shape[1]} coordinates; "
+                f"received {self.scale.size}."
+            ),
+        )
+
+
+def _bell(law: Normal | Laplace | GeneralisedNormal, p: float, scale: Scale) -> _Bell:
+    return _Bell(repr(law), float(p), np.atleast_1d(np.asarray(scale, float)), law.truncated)
+
+
+# ---- arithmetic ----
+
+
+def _norm(z: Array) -> Array:
+    return np.sqrt(np.einsum("ij,ij->i", z, z))[:, None]
+
+
+def _log_area(k: int) -> float:
+    """log of the surface of the unit sphere in R^k."""
+    return math.log(2) + k / 2 * math.log(math.pi) - math.lgamma(k / 2)
+
+
+def _log_constant(k: int, kappa: float) -> float:
+    """log C_k(kappa) of von Mises and Fisher."""
+    if kappa == 0:
+        return -_log_area(k)
+    order = k / 2 - 1
+    scaled = float(special.ive(order, kappa))
+    # far below its order a Bessel function is its first term
+    first = order * math.log(kappa / 2) - math.lgamma(order + 1)
+    log_bessel = math.log(scaled) + kappa if scaled > 0 else first
+    return order * math.log(kappa) - k / 2 * math.log(2 * math.pi) - log_bessel
+
+
+def _on_sphere(space: Space) -> None:
+    need(
+        isinstance(space, Sphere),
+        lambda: f"`VonMisesFisher` needs a sphere; received `{space}`.",
+    )
+
+
+def _positive(call: str, name: str, x: object) -> None:
+    if not (isinstance(x, (int, float)) and not isinstance(x, bool) and 0 < x < math.inf):
+        raise InputError(f"`{call}({name})` needs a number above 0; received `{x!r}`.")
+
+
+def _scale(call: str, name: str, scale: Scale) -> Scale:
+    if not isinstance(scale, (list, tuple)):
+        _positive(call, name, scale)
+        return float(scale)
+    for x in scale:
+        _positive(call, name, x)
+    return tuple(map(float, scale))
+
+
+def _times(scale: Scale, factor: float) -> Scale:
+    return tuple(factor * x for x in scale) if isinstance(scale, tuple) else factor * scale
