@@ -195,6 +195,7 @@ def _diagnose_run(run: Any, rows: int, seed: int) -> Any:
     settings = engine.Settings.of(run.settings())
     projector = engine.load_networks(run).projectors[0]
     bends = getattr(projector, "last", "none") == "unit"  # dividing by a norm is not affine
+    first, second = engine.view_parameters(settings, rows) or (None, None)
     about = diagnostics.About(
         loss=engine.contrast_of(settings),
         batch=settings.batch,
@@ -202,6 +203,8 @@ def _diagnose_run(run: Any, rows: int, seed: int) -> Any:
         settings=settings.table(),
         history=run.history().records,
         projector=None if bends else projector,
+        parameters=second,
+        first_parameters=first,
     )
     found = diagnostics.diagnose(engine.examine(run, rows), about, rows, seed)
     found = dataclasses.replace(found, subject=run.folder.name or str(run.folder))

@@ -17,6 +17,7 @@ from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance
 from chiaroscuro.diagnostics.factors import Readout, Survival, readout, survival
 from chiaroscuro.diagnostics.figures import draw
 from chiaroscuro.diagnostics.generator import Generator, generator
+from chiaroscuro.diagnostics.geometry import geometry, weights_of
 from chiaroscuro.diagnostics.hubness import Closest, Hubness, closest, hubness
 from chiaroscuro.diagnostics.matching import retrieval, zero_shot_accuracy
 from chiaroscuro.diagnostics.measuring import About, linear_agreement, pair_rank
@@ -56,6 +57,7 @@ from chiaroscuro.diagnostics.semantics import (
     semantic_ratio,
     tabulate,
 )
+from chiaroscuro.diagnostics.span import Span, augmentation_span, predicted_rank
 from chiaroscuro.diagnostics.spectrum import (
     Decay,
     Spectrum,
@@ -109,6 +111,7 @@ __all__ = [
     "Record",
     "Regions",
     "SemanticRatio",
+    "Span",
     "Spectrum",
     "Survival",
     "absolute_rank",
@@ -116,6 +119,7 @@ __all__ = [
     "affine_maps",
     "alignment",
     "anatomy",
+    "augmentation_span",
     "augmentations",
     "closest",
     "cluster_kernel",
@@ -132,6 +136,7 @@ __all__ = [
     "evaluate",
     "findings",
     "generator",
+    "geometry",
     "glance",
     "graph_clusters",
     "hubness",
@@ -152,6 +157,7 @@ __all__ = [
     "page",
     "pair_rank",
     "participation_ratio",
+    "predicted_rank",
     "readout",
     "regions",
     "retrieval",
@@ -169,5 +175,6 @@ __all__ = [
     "unexplained",
     "uniform_law",
     "uniformity",
+    "weights_of",
     "zero_shot_accuracy",
 ]

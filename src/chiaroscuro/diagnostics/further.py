@@ -9,11 +9,11 @@ import numpy as np
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.clusters import graph_clusters
 from chiaroscuro.diagnostics.controls import shuffled
+from chiaroscuro.diagnostics.geometry import geometry
 from chiaroscuro.diagnostics.matching import retrieval
 from chiaroscuro.diagnostics.movement import movement
 from chiaroscuro.diagnostics.neural import kernel_alignment, sample_kernel
-from chiaroscuro.diagnostics.projector import augmentations, displacements, unexplained
-from chiaroscuro.diagnostics.regions import local_unexplained, regions
+from chiaroscuro.diagnostics.regions import regions
 
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.measuring import About, Measured
@@ -22,6 +22,8 @@ __all__ = ["further_measures"]
 
 FEW = 512
 LEAST = 64
+STRAIGHT = 0.999
+"""A fitted linear map that explains so much of z is the projector."""
 KERNEL = 48
 """Samples of which the neural kernel is taken."""
 
@@ -35,22 +37,19 @@ def further_measures(
         out: is added to.
         embeddings: whatever there is.
         about: with a projector, a model and its inputs, or parameters of views, if there are any.
-        some: rows to use; at most 512 of them.
+        some: rows to use; at most 512 of them where all are compared in other ways.
         seed: of what is drawn.
     """
-    some = some[:: max(1, len(some) // FEW)][:FEW]
     if len(some) < LEAST:
         return
+    numbers = out.numbers
+    numbers |= _geometry(embeddings, about, some, seed)
+    some = some[:: max(1, len(some) // FEW)][:FEW]
     rows = {
         name: np.asarray(array[some], dtype=np.float64)
-        for name in ("h", "z", "h1", "h2", "z1", "z2")
+        for name in ("h", "h1", "h2", "z1", "z2")
         if (array := getattr(embeddings, name)) is not None
     }
-    numbers = out.numbers
-    if {"h", "z", "h1", "z1"} <= set(rows):
-        numbers |= _linear_projector(rows)
-    if about.projector is not None and "h" in rows:
-        numbers |= _projector(about.projector, rows)
     for space in ("h", "z"):
         if f"{space}1" in rows:
             prefix = "" if space == "h" else "z_"
@@ -64,10 +63,6 @@ def further_measures(
         labels = None
     if "h" in rows and np.ptp(rows["h"], axis=0).max() > 0:
         numbers |= _clusters(embeddings, rows["h"], labels, some, seed)
-    if about.parameters is not None and "h1" in rows:
-        moved = movement(rows["h1"], rows["h2"], about.parameters[some])
-        numbers["movement_ratio"] = moved.ratio
-        numbers |= {f"movement_by_{name}": one.share for name, one in moved.effects.items()}
     if about.model is not None and about.inputs is not None and labels is not None:
         K = sample_kernel(about.model, about.inputs[:KERNEL], seed=seed)
         y = np.asarray(embeddings.labels)[: len(K)]
@@ -75,34 +70,46 @@ def further_measures(
             numbers["kernel_alignment"] = kernel_alignment(K, y)
 
 
-def _linear_projector(rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The best linear map from h to z: how good it is, and what it does to augmentations."""
-    h, z = (rows[name] - rows[name].mean(axis=0) for name in ("h", "z"))
+def _geometry(embeddings: Embeddings, about: About, some: np.ndarray, seed: int) -> dict[str, Any]:
+    """What projector, two views and their parameters say, as far as each is there."""
+    views = {name: getattr(embeddings, name) for name in ("h1", "h2", "z1", "z2")}
+    if any(rows is None for rows in views.values()):
+        return _one_layer(embeddings, about, some)
+    few = embeddings.take(some)
+    found: dict[str, Any] = {}
+    projector = about.projector
+    if projector is None and few.h is not None and few.z is not None:
+        projector, found = _fitted(few.h, few.z)
+    of = lambda omega: None if omega is None else omega[some]
+    two = of(about.parameters), of(about.first_parameters)
+    measured = geometry(few, projector, *two, seed=seed)
+    if found.get("projector_linearity", 1.0) < STRAIGHT:  # the rank of a poor fit is not its rank
+        measured = {name: x for name, x in measured.items() if not name.startswith("projector_")}
+    return found | measured
+
+
+def _one_layer(embeddings: Embeddings, about: About, some: np.ndarray) -> dict[str, Any]:
+    """Without z of both views: how h moves, and the regions of a projector that is known."""
+    found: dict[str, Any] = {}
+    if embeddings.h1 is not None and embeddings.h2 is not None and about.parameters is not None:
+        two = embeddings.h1[some], embeddings.h2[some]
+        moved = movement(*two, about.parameters[some])
+        found["movement_ratio"] = moved.ratio
+        found |= {f"movement_by_{name}": one.share for name, one in moved.effects.items()}
+    if about.projector is not None and embeddings.h is not None:
+        seen = regions(about.projector, embeddings.h[some])
+        found |= {"regions_visited": seen.visited, "regions_units_off": seen.off}
+    return found
+
+
+def _fitted(h: Any, z: Any) -> tuple[np.ndarray | None, dict[str, float]]:
+    """The best linear map from h to z, and how good it is; for who has no projector."""
+    h, z = (np.asarray(x, dtype=np.float64) - np.mean(x, axis=0) for x in (h, z))
     if len(h) <= 2 * h.shape[1] or not h.any() or not z.any():
-        return {}
+        return None, {}
     W = np.linalg.lstsq(h, z, rcond=1e-6)[0].T
     left = float(((z - h @ W.T) ** 2).sum() / (z**2).sum())
-    found = {"projector_linearity": 1 - left}
-    if np.linalg.matrix_rank(W) == 0:
-        return found
-    seen = augmentations(W, rows["h1"], rows["h2"])
-    apart = displacements(rows["h1"], rows["h2"], rows["z1"], rows["z2"])
-    return found | {
-        "views_annihilated": seen.annihilated,
-        "data_annihilated": seen.data,
-        "displacement_unexplained": unexplained(W, apart.delta),
-    }
-
-
-def _projector(projector: Any, rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    found = regions(projector, rows["h"], rows.get("h2"))
-    numbers: dict[str, Any] = {"regions_visited": found.visited, "regions_units_off": found.off}
-    if found.together is not None:
-        numbers |= {"regions_together": found.together, "regions_by_chance": found.by_chance}
-    if "h1" in rows:
-        v = rows["h2"] - rows["h1"]
-        numbers["views_annihilated_locally"] = local_unexplained(projector, rows["h1"], v)
-    return numbers
+    return (W if W.any() else None), {"projector_linearity": 1 - left}
 
 
 def _clusters(

@@ -49,6 +49,7 @@ class About:
         projector: a module from h to z, of linear layers and relus.
         model, inputs: a module, and the samples it takes in the order of the rows.
         parameters: structured array of what the second view did to each row.
+        first_parameters: the same of the first view, if it was augmented too.
     """
 
     loss: Loss | None = None
@@ -60,6 +61,7 @@ class About:
     model: nn.Module | None = None
     inputs: Any = None
     parameters: Any = None
+    first_parameters: Any = None
 
 
 @dataclass(eq=False)

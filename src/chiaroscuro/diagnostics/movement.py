@@ -12,7 +12,7 @@ from chiaroscuro.diagnostics.rows import pairs_of
 from chiaroscuro.errors import need
 from chiaroscuro.numerics import unit
 
-__all__ = ["Effect", "Movement", "movement"]
+__all__ = ["Effect", "Movement", "movement", "parameter_columns"]
 
 BINS = 5
 
@@ -81,9 +81,9 @@ def movement(h1: Any, h2: Any, parameters: Any, parameters2: Any = None) -> Move
     x1, x2 = pairs_of(call, h1, h2, 4)
     u1, u2 = unit(x1), unit(x2)
     n = len(u1)
-    columns = _columns(call, parameters, n)
+    columns = parameter_columns(call, parameters, n)
     if parameters2 is not None:
-        others = _columns(call, parameters2, n)
+        others = parameter_columns(call, parameters2, n)
         need(
             list(others) == list(columns),
             lambda: f"`{call}` needs the same parameters of both views; received {list(others)}.",
@@ -106,7 +106,7 @@ def movement(h1: Any, h2: Any, parameters: Any, parameters2: Any = None) -> Move
     )
 
 
-def _columns(call: str, parameters: Any, n: int) -> dict[str, np.ndarray]:
+def parameter_columns(call: str, parameters: Any, n: int) -> dict[str, np.ndarray]:
     """Each number of the structured rows as a column of floats."""
     omega = np.asarray(parameters)
     need(
@@ -116,8 +116,12 @@ def _columns(call: str, parameters: Any, n: int) -> dict[str, np.ndarray]:
             f"received {omega.dtype} of shape {omega.shape}."
         ),
     )
-    columns = {}
+    columns: dict[str, np.ndarray] = {}
     for name in omega.dtype.names or ():
+        if omega[name].dtype.names is not None:  # the record of a member of a `Chain`
+            inside = parameter_columns(call, omega[name], n)
+            columns |= {f"{name}.{key}": values for key, values in inside.items()}
+            continue
         values = omega[name].reshape(n, -1)
         need(
             values.dtype.kind in "biuf" and bool(np.isfinite(values).all()),

@@ -45,8 +45,13 @@ _ALONE = (
     ("effective_negatives", "effective negatives"),
     ("false_mass", "repulsion on own class"),
     ("cluster_agreement_labels", "clusters against labels"),
+    ("projector_rank", "rank of a linear projector"),
+    ("projector_effective_rank", "its effective rank"),
     ("views_annihilated", "views the projector drops"),
     ("data_annihilated", "data the projector drops"),
+    ("displacement_unexplained", "tangents it does not fit"),
+    ("hardest_agreement", "hardest negative, own class"),
+    ("span_dimension", "directions of the views"),
     ("untrained_agreement", "agreement with untrained"),
 )
 

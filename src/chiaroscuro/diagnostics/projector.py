@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chiaroscuro.diagnostics.factors import survival
 from chiaroscuro.diagnostics.record import Record
-from chiaroscuro.diagnostics.rows import pairs_of, rows_of, some_of
+from chiaroscuro.diagnostics.rows import labels_of, pairs_of, rows_of, some_of
 from chiaroscuro.diagnostics.spectrum import singular_values
 from chiaroscuro.errors import need, number
 from chiaroscuro.numerics import unit
@@ -122,12 +122,25 @@ def subspace_angles(A: Any, B: Any, threshold: float = ROUNDING) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Displacements(Record):
-    """delta-h (m, d), the samples `rows` (m,) they start from and `hardest` (m,) they lead to."""
+    """delta-h (m, d), the samples `rows` (m,) they start from and `hardest` (m,) they lead to.
+
+    `distance` (m,) is how far h1 is from that hardest negative, |h1 / |h1| - h~ / |h~||, in [0, 2].
+    """
 
     delta: np.ndarray
     rows: np.ndarray
     hardest: np.ndarray
+    distance: np.ndarray
     n: int
+
+    def agreement(self, labels: Any) -> float:
+        """The share of samples whose hardest negative has their label [cosentino2022, Fig. 6].
+
+        Args:
+            labels: (n,), fine or coarse, of all samples that the displacements were drawn from.
+        """
+        y = labels_of("Displacements.agreement", labels, self.n).numpy()
+        return float((y[self.rows] == y[self.hardest]).mean())
 
 
 def displacements(
@@ -139,7 +152,8 @@ def displacements(
 
     over both views of all other samples; the hardest is found where the projector sees it, in z.
     The paper takes them for noisy directions of the data manifold, which the projector should span:
-    `unexplained(W, delta)`.
+    `unexplained(W, delta)`. Its Fig. 5 draws a "normalized Euclidean distance" of h1 and h~ and
+    does not say how it is normalised: `distance` is that of the unit vectors.
 
     Args:
         h1, h2: two views in the encoder's space, (n, d_enc).
@@ -172,7 +186,10 @@ def displacements(
         found.append(s.argmax(dim=1))
     at = torch.cat(found)
     delta = h[n:] - h[at]
-    return Displacements(delta.numpy(), kept.numpy(), kept[at % n].numpy(), len(a1))
+    distance = (unit(h[:n]) - unit(h[at])).norm(dim=1)
+    return Displacements(
+        delta.numpy(), kept.numpy(), kept[at % n].numpy(), distance.numpy(), len(a1)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +198,8 @@ class Augmentations(Record):
 
     `annihilated` is the share of v outside what W reads, `data` that of the centred h, `chance`
     1 - rank / d. `gain` is how much W keeps of v relative to what it keeps of the data, in squared
-    length; `cosine` the mean cosine of W h1 and W h2, `cosine_h` that of h1 and h2; `rank` and
+    length; `cosine` the mean cosine of W h1 and W h2, `cosine_h` that of h1 and h2; `off_ray` the
+    share of W h2 that no factor c >= 0 brings W h1 to, which is what invariance needs; `rank` and
     `span` are the numerical ranks of W and of v, `effective_span` the effective rank of v; `angles`
     those between the rows of W and as many leading directions of v as W has rank; `n` the pairs
     used.
@@ -193,6 +211,7 @@ class Augmentations(Record):
     gain: float
     cosine: float
     cosine_h: float
+    off_ray: float
     rank: int
     span: int
     effective_span: float
@@ -209,8 +228,12 @@ def augmentations(
         v_i = h2_i - h1_i;   annihilated = |v - Q Q' v|^2 / |v|^2,   Q a basis of the rows of W
 
     Props. 4.1 and 4.3 say that invariance holds if and only if v is in the kernel. "If" is right;
-    "only if" is not: W h2 = c W h1 with c > 0 is enough, and so `cosine` stands beside it. By rank
-    and nullity W can annihilate all v only if rank <= d - span.
+    "only if" is not: W h2 = c W h1 with c > 0 is enough and needed,
+
+        off_ray = sum_i min_{c >= 0} |W h2_i - c W h1_i|^2 / sum_i |W h2_i|^2
+
+    and so it stands beside it, with `cosine`, 1 exactly where it is 0. By rank and nullity W can
+    annihilate all v only if rank <= d - span: `predicted_rank`.
 
     annihilated is in [0, 1]; read it against `data` and `chance`: a projector that has learnt the
     augmentations annihilates more of v than of the data. gain is 0 for full annihilation, 1 where
@@ -253,6 +276,7 @@ def augmentations(
         gain=passed(v) / of_data if of_data and moving else 0.0,
         cosine=cosine(x1 @ w.T, x2 @ w.T),
         cosine_h=cosine(x1, x2),
+        off_ray=_off_ray(x1 @ w.T, x2 @ w.T),
         rank=Q.shape[1],
         span=int((s > 1e-3 * s[0]).sum()) if moving else 0,
         effective_span=float(torch.special.entr(s / s.sum()).sum().exp()) if moving else 0.0,
@@ -260,6 +284,12 @@ def augmentations(
         n=n,
         d=d,
     )
+
+
+def _off_ray(a: Tensor, b: Tensor) -> float:
+    c = (a * b).sum(dim=1) / a.square().sum(dim=1).clamp(min=1e-300)
+    total = float(b.square().sum())
+    return float((b - c.clamp(min=0)[:, None] * a).square().sum()) / total if total else 0.0
 
 
 def _leading_angles(Q: Tensor, v: Tensor) -> np.ndarray:

@@ -70,7 +70,7 @@ def _values(x: Tensor, *centred: bool) -> list[Tensor]:
     return found
 
 
-def effective_rank(h: Any) -> float:
+def effective_rank(h: Any, centred: bool = True) -> float:
     """The exponential of the entropy of the normalised singular values [roy2007rank].
 
         exp(-sum_k p_k log p_k),   p_k = s_k / sum_j s_j
@@ -82,6 +82,7 @@ def effective_rank(h: Any) -> float:
 
     Args:
         h: (n, d), n >= 2.
+        centred: as for `singular_values`; off for the weights of a linear map.
 
     References:
         roy2007rank
@@ -90,7 +91,7 @@ def effective_rank(h: Any) -> float:
         >>> round(effective_rank(torch.cat([torch.eye(4), -torch.eye(4)])), 6)
         4.0
     """
-    return _entropy_rank(singular_values(h))
+    return _entropy_rank(singular_values(h, centred))
 
 
 def _entropy_rank(s: Tensor) -> float:
@@ -125,7 +126,7 @@ def _participation(s: Tensor) -> float:
     return float(square.sum().square() / square.square().sum())
 
 
-def numerical_rank(h: Any, threshold: float = THRESHOLD) -> int:
+def numerical_rank(h: Any, threshold: float = THRESHOLD, centred: bool = True) -> int:
     """The number of singular values above a thousandth of the largest.
 
         #{k : s_k > 1e-3 s_1}
@@ -137,12 +138,13 @@ def numerical_rank(h: Any, threshold: float = THRESHOLD) -> int:
     Args:
         h: (n, d), n >= 2.
         threshold: share of the largest; 1e-3.
+        centred: as for `singular_values`; off for the weights of a linear map.
 
     Example:
         >>> numerical_rank(torch.tensor([[0.0, 0.0], [1.0, 1e-4], [2.0, 0.0]]))
         1
     """
-    s = singular_values(h)
+    s = singular_values(h, centred)
     return int((s > number("numerical_rank", "threshold", threshold) * s[0]).sum())
 
 

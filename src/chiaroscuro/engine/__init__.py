@@ -19,7 +19,7 @@ from chiaroscuro.engine.distributed import (
     world_size,
 )
 from chiaroscuro.engine.embedding import embed, held_out, load_networks, newest_weights
-from chiaroscuro.engine.examining import contrast_of, examine
+from chiaroscuro.engine.examining import Look, contrast_of, examine, look, view_parameters
 from chiaroscuro.engine.loggers import Logger, TensorBoard, WandB
 from chiaroscuro.engine.monitors import watch
 from chiaroscuro.engine.networks import Networks, build
@@ -44,6 +44,7 @@ __all__ = [
     "DataSettings",
     "Formula",
     "Logger",
+    "Look",
     "Moment",
     "NetworkSettings",
     "Networks",
@@ -74,6 +75,7 @@ __all__ = [
     "joined_ranks",
     "linear",
     "load_networks",
+    "look",
     "newest_weights",
     "open_training_data",
     "optimiser",
@@ -90,6 +92,7 @@ __all__ = [
     "tokens",
     "towards_one",
     "train",
+    "view_parameters",
     "watch",
     "world_size",
 ]

@@ -111,10 +111,37 @@ class Pairs:
             batches = [draw(0), draw(1)]
         else:
             batches = [self.data[indices]] * 2
-        x1, x2 = (self._view(batch, epoch, side) for side, batch in enumerate(batches))
+        x1, x2 = (self._view(batch, epoch, side)[0] for side, batch in enumerate(batches))
         return x1, x2
 
-    def _view(self, batch: dict[str, NDArray[Any]], epoch: int, side: int) -> Tensor:
+    def parameters(self, indices: NDArray[np.int64], epoch: int) -> tuple[NDArray[Any], ...] | None:
+        """What made the two views of these samples, as structured arrays; None where nothing is
+        recorded, or the two sides are made in two ways.
+
+        Where the data draw a sample anew, its factors are what made it.
+        """
+        if self.fresh:
+            batches = [
+                self.data.draw(indices, seed=self.seed, epoch=epoch, view=side) for side in (0, 1)
+            ]
+        else:
+            batches = [self.data[indices]] * 2
+        found = []
+        for side, batch in enumerate(batches):
+            columns: dict[str, NDArray[Any]] = {}
+            if self.fresh and "factors" in batch:
+                names = self.data.factor_names or map(str, range(batch["factors"].shape[1]))
+                columns |= dict(zip(names, batch["factors"].T, strict=True))
+            omega = self._view(batch, epoch, side)[1]
+            if omega is not None:
+                columns |= {name: omega[name] for name in omega.dtype.names or ()}
+            found.append(_numbers(columns, len(indices)))
+        one, two = found
+        return (one, two) if one.dtype.names and one.dtype == two.dtype else None
+
+    def _view(
+        self, batch: dict[str, NDArray[Any]], epoch: int, side: int
+    ) -> tuple[Tensor, NDArray[Any] | None]:
         view = self.second if side else self.first
         x = _raw(batch, self.data.inputs, self.separate and side == 1, view)
         if isinstance(view, LabelledContext):
@@ -123,9 +150,19 @@ class Pairs:
                 lambda: f"`LabelledContext` needs labels; `{self.data.name}` has none.",
             )
             x = x, self.data.columns["labels"][batch["row"]]
+        omega = None
         if view is not None:
-            x, _ = view(x, batch["row"], self.seed, epoch, side)
-        return _ready(x)
+            x, omega = view(x, batch["row"], self.seed, epoch, side)
+        return _ready(x), omega
+
+
+def _numbers(columns: dict[str, NDArray[Any]], n: int) -> NDArray[Any]:
+    """Those of the columns that are numbers, or records, as one structured array."""
+    kept = {name: x for name, x in columns.items() if x.dtype.kind in "biufV"}
+    out = np.zeros(n, dtype=[(name, x.dtype, x.shape[1:]) for name, x in kept.items()])
+    for name, x in kept.items():
+        out[name] = x
+    return out
 
 
 def plain(

@@ -1,19 +1,23 @@
-"""What a diagnosis of a run looks at: embeddings of some rows, and of two views of each."""
+"""What a diagnosis looks at: embeddings of some rows, of two views of each, and what made them."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import open_data
-from chiaroscuro.engine.batches import spaced
+from chiaroscuro.engine.batches import Pairs, spaced
 from chiaroscuro.engine.embedding import embed, load_networks
+from chiaroscuro.engine.networks import Networks
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.snapshots import two_views
 from chiaroscuro.errors import need
 
-__all__ = ["contrast_of", "examine"]
+__all__ = ["Look", "contrast_of", "examine", "look", "view_parameters"]
 
 ROWS = 2048
 
@@ -47,6 +51,56 @@ def examine(run: Run | str | os.PathLike, rows: int = ROWS) -> Embeddings:
     return Embeddings(
         **{**known, **two_views(load_networks(run), data, settings)}, layers=found.layers
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Embeddings of rows and of two views of each, and what made the views, first and second.
+
+    `first` and `second` are structured arrays as views return them, or None.
+    """
+
+    embeddings: Embeddings
+    first: np.ndarray | None
+    second: np.ndarray | None
+
+
+def look(networks: Networks, settings: Settings, rows: int = ROWS) -> Look:
+    """What `examine` sees of a run, of networks at any moment of a training.
+
+    Args:
+        networks: in evaluation mode, before, while or after they learn.
+        settings: of the training.
+        rows: at most so many of both sides of the split, evenly spaced.
+
+    Example:
+        >>> from chiaroscuro.engine import build, read_settings
+        >>> small = "network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "views.fresh=false"
+        >>> settings = read_settings("digits", [*small, "views.first=SimCLR(size=32)"])
+        >>> seen = look(build(settings.network, 0).eval(), settings, 20)
+        >>> seen.embeddings.h2.shape, seen.second["hue"].shape
+        ((20, 64), (20,))
+    """
+    data = spaced(open_data(settings.data.source), rows)
+    found = embed(networks, data, views=settings.views)
+    known: dict[str, Any] = {name: value for name, value in vars(found).items() if name != "layers"}
+    if found.z1 is None:
+        known |= two_views(networks, data, settings)
+    made = view_parameters(settings, rows)
+    first, second = (None, None) if made is None else made
+    return Look(Embeddings(**known, layers=found.layers), first, second)
+
+
+def view_parameters(settings: Settings, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray] | None:
+    """What made the two views that `look` and `examine` see, of the first and of the second.
+
+    Args:
+        settings: of the training.
+        rows: as for `examine`.
+    """
+    data = spaced(open_data(settings.data.source), rows)
+    made = Pairs.of(settings, data).parameters(np.arange(len(data)), 0)
+    return None if made is None else (made[0], made[1])
 
 
 def contrast_of(settings: Settings) -> Any:
