@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from chiaroscuro.engine.estimator import ContrastiveEmbedding
     from chiaroscuro.errors import ChiaroError, InputError
     from chiaroscuro.kernels import (
+        Adaptive,
+        Balanced,
         Concat,
         Cosine,
         Dot,
@@ -68,9 +70,11 @@ __version__ = "0.1.0"
 __all__ = [
     "BYOL",
     "NAMES",
+    "Adaptive",
     "AlignUniform",
     "AllButPair",
     "AllButSelf",
+    "Balanced",
     "BarlowTwins",
     "ChiaroError",
     "Concat",
@@ -119,7 +123,10 @@ __all__ = [
 
 _HOME = {
     "errors": "ChiaroError InputError",
-    "kernels": "Kernel Learnable Cosine Dot Gaussian Laplace Exponential Lp Sum Concat",
+    "kernels": (
+        "Kernel Learnable Adaptive Balanced "
+        "Cosine Dot Gaussian Laplace Exponential Lp Sum Concat"
+    ),
     "pairwise": "AllButSelf AllButPair OtherView SameView OnlyPositive",
     "objectives": (
         "Objective InfoNCE SupCon OnDims Weighted Generalised "

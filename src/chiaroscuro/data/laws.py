@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special  # type: ignore[import-untyped]
 
-from chiaroscuro.data.spaces import Box, Euclidean, Space, Sphere
+from chiaroscuro.data.bells import Bell
+from chiaroscuro.data.spaces import Box, Space, Sphere
 from chiaroscuro.data.streams import Array, Stream
 from chiaroscuro.errors import InputError, need
 
@@ -122,6 +122,7 @@ class Normal(Law):
         truncated: cut at the walls of the box (and normalised there); else it may leave the box.
 
     Example:
+        >>> from chiaroscuro.data import Euclidean
         >>> float(Normal(1.0).log_density(np.zeros((1, 1)), np.zeros((1, 1)), Euclidean(1))[0])
         -0.9189385332046727
     """
@@ -153,6 +154,7 @@ class Laplace(Law):
         truncated: as for `Normal`.
 
     Example:
+        >>> from chiaroscuro.data import Euclidean
         >>> float(Laplace(0.5).log_density(np.zeros((1, 1)), np.zeros((1, 1)), Euclidean(1))[0])
         0.0
     """
@@ -186,6 +188,7 @@ class GeneralisedNormal(Law):
         zimmermann2021clica
 
     Example:
+        >>> from chiaroscuro.data import Euclidean
         >>> law, zero = GeneralisedNormal(1.0, 0.5), np.zeros((1, 1))
         >>> float(law.log_density(zero, zero, Euclidean(1))[0])
         0.0
@@ -276,86 +279,8 @@ class VonMisesFisher(Law):
         return _log_constant(k, float(self.kappa)) + self.kappa * cosine - (k - 1) * np.log(radius)
 
 
-# ---- bells: exp(-|z - c|^p / scale^p) in every coordinate ----
-
-
-@dataclass(frozen=True)
-class _Bell:
-    call: str
-    p: float
-    scale: NDArray[np.float64]
-    truncated: bool
-
-    def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
-        self._fits(centre, space)
-        n, k = centre.shape
-        if not isinstance(space, Box) or not self.truncated:
-            return centre + self._noise(stream, k, self.scale)
-        stream = stream.single(k)
-        c, scale = centre.reshape(-1, 1), np.broadcast_to(self.scale, (n, k)).reshape(-1, 1)
-        z = self._proposed(c, scale, space, stream)
-        left = np.flatnonzero((z < space.low) | (z > space.high))
-        rejected = left
-        while len(left):
-            stream = stream.some(rejected)
-            again = self._proposed(c[left], scale[left], space, stream)[:, 0]
-            z[left, 0] = again
-            rejected = np.flatnonzero((again < space.low) | (again > space.high))
-            left = left[rejected]
-        return z.reshape(n, k)
-
-    def _noise(self, stream: Stream, k: int, scale: Array) -> Array:
-        if self.p == 2:
-            return stream.normal(k) * (scale / math.sqrt(2))
-        size = stream.gamma(1 / self.p, k) ** (1 / self.p) * scale
-        return np.copysign(size, stream.uniform(k) - 0.5)
-
-    def _proposed(self, centre: Array, scale: Array, box: Box, stream: Stream) -> Array:
-        """Of the bell where it is narrow; where it is wide, of the box, and accepted by the bell.
-
-        What is rejected is outside the box.
-        """
-        side = box.high - box.low
-        wide = self.scale > side  # of all rows: what a row draws must not depend on its batch
-        if not wide.any():
-            return centre + self._noise(stream, 1, scale)
-        flat = box.low + side * stream.uniform(1)
-        taken = stream.uniform(1) < np.exp(-(np.abs((flat - centre) / scale) ** self.p))
-        flat = np.where(taken, flat, np.inf)
-        if wide.all():
-            return flat
-        return np.where(scale > side, flat, centre + self._noise(stream, 1, scale))
-
-    def log_density(self, z: Array, centre: Array, space: Space) -> Array:
-        self._fits(centre, space)
-        t = np.abs((z - centre) / self.scale) ** self.p
-        log_p = math.log(self.p / 2) - special.gammaln(1 / self.p) - np.log(self.scale) - t
-        if self.truncated and isinstance(space, Box):
-            walls = (centre - space.low, space.high - centre)
-            mass = sum(special.gammainc(1 / self.p, (w / self.scale) ** self.p) for w in walls) / 2
-            inside = (z >= space.low) & (z <= space.high)
-            log_p = np.where(inside, log_p - np.log(mass), -np.inf)
-        return log_p.sum(axis=1)
-
-    def _fits(self, centre: Array, space: Space) -> None:
-        need(
-            isinstance(space, Euclidean | Box) and (isinstance(space, Box) or not self.truncated),
-            lambda: (
-                f"`{self.call}` needs {'a box' if self.truncated else 'a box or R^d'}; received "
-                f"`{space}`. On a sphere take `VonMisesFisher`."
-            ),
-        )
-        need(
-            self.scale.size in (1, centre.shape[1]),
-            lambda: (
-                f"`{self.call}` needs one scale, or one for each of {centre.shape[1]} coordinates; "
-                f"received {self.scale.size}."
-            ),
-        )
-
-
-def _bell(law: Normal | Laplace | GeneralisedNormal, p: float, scale: Scale) -> _Bell:
-    return _Bell(repr(law), float(p), np.atleast_1d(np.asarray(scale, float)), law.truncated)
+def _bell(law: Normal | Laplace | GeneralisedNormal, p: float, scale: Scale) -> Bell:
+    return Bell(repr(law), float(p), np.atleast_1d(np.asarray(scale, float)), law.truncated)
 
 
 # ---- arithmetic ----

@@ -23,6 +23,7 @@ from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.state import State, device_of
 from chiaroscuro.engine.stream import Batch
 from chiaroscuro.errors import ChiaroError, InputError
+from chiaroscuro.objectives import adapt, adapts
 
 __all__ = ["take_step"]
 
@@ -88,7 +89,10 @@ def _loss(
 ) -> Tensor:
     """The loss of all ranks' rows. Samples are finite, so embeddings that are not have diverged."""
     try:
-        return distributed_loss(state.objective, z1, z2, y, queue)
+        value = distributed_loss(state.objective, z1, z2, y, queue)
+        if adapts(state.objective):
+            adapt(state.objective, gather_rows(z1), gather_rows(z2))
+        return value
     except InputError:  # on every rank
         finite = all(bool(torch.isfinite(z.detach()).all()) for z in (z1, z2))
         if anyone(not finite):

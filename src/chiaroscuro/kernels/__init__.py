@@ -1,5 +1,7 @@
 """Kernels: how alike two embeddings are, as log k(z, w). One class per file."""
 
+from chiaroscuro.kernels.adaptive import Adaptive
+from chiaroscuro.kernels.balanced import Balanced
 from chiaroscuro.kernels.concat import Concat
 from chiaroscuro.kernels.cosine import Cosine
 from chiaroscuro.kernels.dot import Dot
@@ -12,6 +14,8 @@ from chiaroscuro.kernels.sum import Sum
 from chiaroscuro.kernels.temperature import Learnable
 
 __all__ = [
+    "Adaptive",
+    "Balanced",
     "Concat",
     "Cosine",
     "Dot",

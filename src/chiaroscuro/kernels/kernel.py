@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.errors import need
-from chiaroscuro.kernels.temperature import Learnable, Tau, checked, rate_and_scale
+from chiaroscuro.kernels.temperature import Tau, Temperature, checked, rate_and_scale
 from chiaroscuro.numerics import (
     paired_power,
     paired_squared,
@@ -121,11 +121,11 @@ class Leaf(Kernel):
     unit_rows: bool = False
     """The base has rows of norm at most 1."""
 
-    tau: float | tuple[float, ...] | Learnable
+    tau: float | tuple[float, ...] | Temperature
 
     def __init__(self, tau: Tau):
         super().__init__()
-        self.tau = tau if isinstance(tau, Learnable) else checked(type(self).__name__, "tau", tau)
+        self.tau = tau if isinstance(tau, Temperature) else checked(type(self).__name__, "tau", tau)
 
     def base(self, z: Tensor) -> Tensor:
         """The features before any per-dimension scale: the embedding itself, unless overridden."""
@@ -138,7 +138,7 @@ class Leaf(Kernel):
     @property
     def isotropic(self) -> bool:
         """One temperature for all dimensions, so that the features do not depend on it."""
-        values = self.tau.init if isinstance(self.tau, Learnable) else self.tau
+        values = self.tau.init if isinstance(self.tau, Temperature) else self.tau
         return not isinstance(values, tuple)
 
     def parts(self, d: int) -> list[Part]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +12,32 @@ from torch import Tensor, nn
 from chiaroscuro.errors import need, number
 from chiaroscuro.spec import notation, same
 
-__all__ = ["Learnable", "Tau", "checked", "rate_and_scale"]
+__all__ = ["Learnable", "Tau", "Temperature", "checked", "rate_and_scale"]
 
 SMALLEST, LARGEST = 1e-30, 1e30
 """Temperatures whose reciprocal still leaves room in float32."""
 
 
-class Learnable(nn.Module):
+class Temperature(nn.Module):
+    """A temperature that changes while training goes on (abstract)."""
+
+    init: float | tuple[float, ...]
+    """Where it starts: a number, or one per dimension."""
+
+    @abstractmethod
+    def value(self) -> Tensor:
+        """The temperature now: a number or (d,)."""
+
+    def __repr__(self) -> str:
+        return notation(self)
+
+    def __eq__(self, other: object) -> bool:
+        return same(self, other)
+
+    __hash__ = object.__hash__  # nn.Module needs identity here; equality is by value
+
+
+class Learnable(Temperature):
     """A temperature trained with the encoder, positive by construction.
 
         tau = least + (init - least) exp(log_ratio),   log_ratio trained, 0 at the start
@@ -82,16 +102,8 @@ class Learnable(nn.Module):
         init = torch.tensor(self.init, dtype=wide, device=self.log_ratio.device)
         return self.least + (init - self.least) * self.log_ratio.to(wide).exp()
 
-    def __repr__(self) -> str:
-        return notation(self)
 
-    def __eq__(self, other: object) -> bool:
-        return same(self, other)
-
-    __hash__ = object.__hash__  # nn.Module needs identity here; equality is by value
-
-
-Tau = float | Sequence[float] | Learnable
+Tau = float | Sequence[float] | Temperature
 
 
 def checked(call: str, name: str, tau: object) -> float | tuple[float, ...]:
@@ -120,7 +132,7 @@ def checked(call: str, name: str, tau: object) -> float | tuple[float, ...]:
 
 
 def rate_and_scale(
-    call: str, tau: float | tuple[float, ...] | Learnable, degree: float, like: Tensor
+    call: str, tau: float | tuple[float, ...] | Temperature, degree: float, like: Tensor
 ) -> tuple[float | Tensor, Tensor | None]:
     """Split tau so that log k(z, w) = rate * l(z * scale, w * scale) with l of the given degree.
 

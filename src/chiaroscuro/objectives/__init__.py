@@ -1,5 +1,6 @@
 """Objectives: InfoNCE(kernel, negatives) and the few that are not values of it."""
 
+from chiaroscuro.objectives.adapting import adapt, adapts
 from chiaroscuro.objectives.align_uniform import AlignUniform
 from chiaroscuro.objectives.barlow_twins import BarlowTwins
 from chiaroscuro.objectives.byol import BYOL
@@ -23,4 +24,6 @@ __all__ = [
     "SupCon",
     "VICReg",
     "Weighted",
+    "adapt",
+    "adapts",
 ]

@@ -1,0 +1,56 @@
+"""`adapt`: temperatures that are measured look at a batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from chiaroscuro.kernels import Adaptive, Kernel
+from chiaroscuro.objectives.combinations import OnDims, Weighted
+from chiaroscuro.objectives.objective import Objective
+
+__all__ = ["adapt", "adapts"]
+
+
+def adapts(objective: Objective) -> bool:
+    """Whether the objective has a temperature that is measured.
+
+    Example:
+        >>> from chiaroscuro.objectives import InfoNCE
+        >>> adapts(InfoNCE())
+        False
+    """
+    return any(isinstance(module, Adaptive) for module in objective.modules())
+
+
+@torch.no_grad()
+def adapt(objective: Objective, z1: Tensor, z2: Tensor) -> None:
+    """Let every `Adaptive` temperature of an objective see a batch of positive pairs.
+
+    Call it after the loss of a step, in a loop of your own; `train` does. Each sees the dimensions
+    that its kernel sees, as its kernel sees them (`Cosine`: unit rows). Others are left alone.
+
+    Args:
+        objective: whose temperatures move.
+        z1, z2: (n, d), paired.
+
+    Example:
+        >>> from chiaroscuro.kernels import Gaussian
+        >>> from chiaroscuro.objectives import InfoNCE
+        >>> loss = InfoNCE(Gaussian(tau=Adaptive(0.5, d=2, momentum=0.0)))
+        >>> adapt(loss, torch.eye(2), torch.tensor([[1.0, 0.4], [0.0, 0.6]]))
+        >>> bool(loss.kernel.tau.value()[0] < 0.5 < loss.kernel.tau.value()[1])
+        True
+    """
+    if isinstance(objective, Weighted):
+        for _, member in objective.members:
+            adapt(member, z1, z2)
+    elif isinstance(objective, OnDims):
+        part = slice(objective.start, objective.stop)
+        adapt(objective.objective, z1[:, part], z2[:, part])
+    else:
+        kernel = getattr(objective, "kernel", None)
+        for part in kernel.parts(z1.shape[1]) if isinstance(kernel, Kernel) else ():
+            if isinstance(part.leaf.tau, Adaptive):
+                seen = [part.leaf.base(z[:, part.start : part.stop]) for z in (z1, z2)]
+                part.leaf.tau.observe(*seen)
