@@ -113,7 +113,7 @@ def bounded(seed: int) -> dict[str, float]:
 
 
 def followed(settings: Settings, seed: int) -> dict[str, list[float]]:
-    """Loss and bound of one batch of fresh points, as a perceptron learns."""
+    """Loss and bound of one batch, always the same, as a perceptron learns from others."""
     torch.manual_seed(seed)
     draw = torch.Generator().manual_seed(seed)
     encoder = cs.models.MLP(d_in=16, d=settings.d_enc, depth=2, width=64)
@@ -124,16 +124,21 @@ def followed(settings: Settings, seed: int) -> dict[str, list[float]]:
     centres = 2 * torch.randn(20, 16, generator=draw)
     noise = cs.views.Jitter(noise=0.5)
     curve: dict[str, list[float]] = {"step": [], "loss": [], "bound": []}
-    for step in range(settings.steps + 1):
+
+    def views(step: int) -> list[Tensor]:
         which = torch.randint(20, (settings.batch,), generator=draw)
         x = centres[which] + torch.randn(settings.batch, 16, generator=draw)
-        z1, z2 = (net(noise(x, range(len(x)), seed, step, view)[0]) for view in (0, 1))
-        loss = objective(z1, z2)
+        return [noise(x, range(len(x)), seed, step, view)[0] for view in (0, 1)]
+
+    looked_at = views(settings.steps + 1)
+    for step in range(settings.steps + 1):
         if step % max(1, settings.steps // 40) == 0:
-            seen = cs.diagnostics.anatomy(z1, z2, objective)
+            with torch.no_grad():
+                seen = cs.diagnostics.anatomy(*(net(x) for x in looked_at), objective)
             curve["step"].append(step)
             curve["loss"].append(seen.loss)
             curve["bound"].append(seen.bound)
+        loss = objective(*(net(x) for x in views(step)))
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

@@ -167,5 +167,5 @@ def figure(result: dict[str, Any]) -> Any:
     picture = torch.tensor(result["rows"][0]["shown"]).view(result["size"], -1)
     shown.imshow(picture, cmap="Greys")
     shown.grid(False)
-    style.label(shown, "column", "row", "one pixel, angles up to 90 degrees, summed")
+    style.label(shown, "column", "row", "one pixel, up to 90 degrees")
     return canvas

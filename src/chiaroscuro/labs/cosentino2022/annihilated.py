@@ -1,0 +1,309 @@
+"""Props. 4.1, 4.2: a linear projector annihilates the directions of the augmentation.
+
+Paper: cosentino2022, Sec. 4 (1a), eq. (6), Props. 4.1 and 4.2, and eq. (9). The linear model: h1
+and h2 differ by a random amount along k given directions, a linear projector W (d_proj x d_enc) learns
+by eq. (1).
+
+Judged: after training rank(W) = min(d_proj, d_enc - k) for every k, the collapse that Prop. 4.2
+derives by rank and nullity; it shows only where d_enc - k < d_proj. The annihilated share of the
+directions is 1. Weaker augmentations leave them in: what is annihilated grows with the strength.
+
+Errata. "Minimised if and only if v is in the kernel" (Prop. 4.1): "only if" is false. If W h1 and
+W h2 are positive multiples of each other, as they are where W has rank one and W h > 0, the cosine
+is 1 and W v is not 0; the proof drops the case because h1 and h2 are not collinear, but W h1 and
+W h2 may be. Right is W h2 = c W h1 with c > 0. The kernel is that of W^T in the paper's letters,
+not of W: a square W with W v = 0 and W^T v not 0 is not invariant. Eq. (9) calls W W^T h a projection:
+it is one only if W^T W = I.
+
+Deviations: in the paper h1 is the sample itself and h2 = h1 + v; here both are moved, as views are.
+Each step sees a batch and its mirror image along the directions, so that an annihilated direction
+stays annihilated to the last digit; the law of the data has this symmetry, a batch has not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import chiaroscuro as cs
+from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+
+__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+
+RANK = Stated(
+    "G7.rank",
+    "rank(W) = min(d_proj, d_enc - dim span(v)), above 1e-3 of the largest singular value",
+    "Props. 4.1, 4.2",
+    "the stronger the augmentations, the lower the rank",
+    "off == 0",
+    enough="steps >= 400 and n_seeds >= 3",
+)
+KERNEL = Stated(
+    "G7.annihilated",
+    "the directions of the augmentation are in the kernel, and more so than the data",
+    "Prop. 4.1",
+    "v in Ker(W)",
+    "annihilated > 0.999 and data < 0.999",
+    enough="steps >= 400 and n_seeds >= 3",
+)
+STRENGTH = Stated(
+    "G7.strength",
+    "the stronger the augmentation, the more of it W annihilates",
+    "Sec. 4, Fig. 2: strength weighs invariance against repulsion",
+    "strength acts as a weight",
+    "largest_fall < 0.02 and weakest < 0.5 and strongest > 0.99",
+    enough="steps >= 400 and n_seeds >= 3",
+)
+ONLY_IF = Erratum(
+    "G7.only_if",
+    "Prop. 4.1: minimised if and only if v in Ker(W)",
+    "where the cosine of W h1 and W h2 is 1, W annihilates v.",
+    "annihilated > 0.999",
+    "where it is 1, W h2 = c W h1 with c > 0.",
+    "off_ray < 1e-10 and cosine > 0.9999999999",
+)
+TRANSPOSED = Erratum(
+    "G7.transposed",
+    "Props. 4.1-4.3: Ker(W), with g(h) = W^T h",
+    "W v = 0 makes g invariant to v.",
+    "cosine > 0.9999999999",
+    "W^T v = 0 does.",
+    "cosine > 0.9999999999",
+)
+PROJECTION = Erratum(
+    "G7.projection",
+    "eq. (9): W W^T h is the projection of h onto the column space of W",
+    "applied twice it gives the same as once, for any W.",
+    "error < 1e-10",
+    "so it does for W with W^T W = I.",
+    "error < 1e-10",
+)
+CLAIMS = (RANK, KERNEL, STRENGTH, ONLY_IF, TRANSPOSED, PROJECTION)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The linear toy.
+
+    Args:
+        seeds: directions, data and a start of W each.
+        d_enc, d_proj: 512 and 128 in Sec. 2; here small, in the same proportion or larger, so that
+            d_enc - k < d_proj happens.
+        spans: the numbers k of directions.
+        scale: standard deviation along each, against 1 of the data.
+        scales: of the strength curve, at the k of `span`; there W is square, so that directions do
+            not compete for rows.
+        span: k of the strength curve.
+        batch: 64; 128 in Fig. 3.
+        beta: 2 in Sec. 2.
+        steps, lr: of Adam with cosine decay.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    d_enc: int = 12
+    d_proj: int = 8
+    spans: tuple[int, ...] = (0, 2, 4, 5, 6, 8, 10, 11)
+    scale: float = 4.0
+    scales: tuple[float, ...] = (0.1, 0.3, 0.6, 1.0, 1.5, 2.5, 4.0)
+    span: int = 6
+    batch: int = 64
+    beta: float = 2.0
+    steps: int = 800
+    lr: float = 0.03
+
+
+QUICK = Settings(seeds=(0,), spans=(0, 6), scales=(0.3, 4.0), batch=32, steps=20)
+LAPTOP = Settings()
+PAPER = Settings(
+    seeds=(0, 1, 2, 3, 4),
+    d_enc=512,
+    d_proj=128,
+    spans=(0, 128, 256, 384, 400, 448, 480, 504),
+    span=448,
+    batch=128,
+    steps=20000,
+    lr=0.003,
+)
+
+
+def learnt(
+    settings: Settings, k: int, scale: float, seed: int, d_proj: int
+) -> dict[str, Any]:
+    """Train W on views along k directions; what it kept of them."""
+    draw = torch.Generator().manual_seed(seed)
+    d = settings.d_enc
+    normal = lambda *shape: torch.randn(*shape, dtype=torch.float64, generator=draw)
+    W = (normal(d_proj, d) / d**0.5).requires_grad_()
+    V = torch.linalg.qr(normal(d, d))[0][:k]
+    move = cs.views.Directions(V, scale=scale) if k else None
+    mirror = torch.eye(d, dtype=torch.float64) - 2 * V.T @ V
+    objective = cs.InfoNCE(cs.Cosine(tau=1 / settings.beta), cs.AllButPair())
+    optimiser = torch.optim.Adam([W], lr=settings.lr)
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
+
+    def views(n: int, step: int) -> tuple[Tensor, Tensor]:
+        x = normal(n, d)
+        if move is None:
+            return x, x
+        h1, h2 = (move(x, range(n), seed, step, view)[0] for view in (0, 1))
+        return h1, h2
+
+    for step in range(settings.steps):
+        h1, h2 = views(settings.batch, step)
+        loss = objective(h1 @ W.T, h2 @ W.T) + objective(h1 @ mirror @ W.T, h2 @ mirror @ W.T)
+        optimiser.zero_grad()
+        (loss / 2).backward()
+        optimiser.step()
+        falling.step()
+    W = W.detach()
+    h1, h2 = views(1000, settings.steps)
+    seen = cs.diagnostics.augmentations(W, h1, h2)
+    return {
+        "k": k,
+        "scale": scale,
+        "rank": cs.diagnostics.numerical_rank(W, centred=False),
+        "predicted": cs.diagnostics.predicted_rank(d_proj, d, k),
+        "span": seen.span,
+        "gain": seen.gain,
+        "annihilated": cs.diagnostics.unexplained(W, V, threshold=1e-3) if k else 1.0,
+        "data": seen.data,
+        "values": cs.diagnostics.singular_values(W, centred=False).tolist(),
+    }
+
+
+def counterexamples(settings: Settings, seed: int) -> dict[str, float]:
+    """Invariance without the kernel, the wrong kernel, and a projection that is none."""
+    draw = torch.Generator().manual_seed(seed)
+    d = settings.d_enc
+    h = torch.rand(200, d, dtype=torch.float64, generator=draw)
+    moved = h + torch.rand(200, d, dtype=torch.float64, generator=draw)
+    ones = torch.ones(1, d, dtype=torch.float64)
+    rank_one = cs.diagnostics.augmentations(ones, h, moved)
+    W = torch.randn(d, d, dtype=torch.float64, generator=draw)  # the paper's W, square
+    W[:, 0] = 0
+    forth = torch.eye(d, dtype=torch.float64)[:1]  # W forth' = 0
+    back = torch.linalg.svd(W)[0][:, -1:].T  # W' back' = 0
+    amount = torch.randn(200, 1, dtype=torch.float64, generator=draw)
+    wrong, right = (cs.diagnostics.augmentations(W.T, h, h + amount * v) for v in (forth, back))
+    free = torch.randn(d, settings.d_proj, dtype=torch.float64, generator=draw)
+    orthonormal = torch.linalg.qr(free)[0]
+    again = [
+        float((P @ P @ h.T - P @ h.T).norm() / (P @ h.T).norm())
+        for P in (free @ free.T, orthonormal @ orthonormal.T)
+    ]
+    return {
+        "annihilated": rank_one.annihilated,
+        "off_ray": rank_one.off_ray,
+        "cosine": rank_one.cosine,
+        "wrong": wrong.cosine,
+        "right": right.cosine,
+        "twice": again[0],
+        "twice_orthonormal": again[1],
+    }
+
+
+def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
+    """Every span and every strength over the seeds."""
+    strong, narrow, wide = settings.scale, settings.d_proj, settings.d_enc
+    return {
+        "steps": settings.steps,
+        "d_enc": settings.d_enc,
+        "d_proj": settings.d_proj,
+        "spans": [
+            [
+                keep(f"span {k} {seed}", lambda k=k, s=seed: learnt(settings, k, strong, s, narrow))
+                for k in settings.spans
+            ]
+            for seed in settings.seeds
+        ],
+        "strengths": [
+            [
+                keep(
+                    f"scale {scale} {seed}",
+                    lambda x=scale, s=seed: learnt(settings, settings.span, x, s, wide),
+                )
+                for scale in settings.scales
+            ]
+            for seed in settings.seeds
+        ],
+        "counterexamples": [counterexamples(settings, seed) for seed in settings.seeds],
+    }
+
+
+def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
+    """Rank, kernel and strength; three errata."""
+    spans = [row for rows in result["spans"] for row in rows]
+    moving = [row for row in spans if row["k"]]
+    shares = [[row["annihilated"] for row in rows] for rows in result["strengths"]]
+    falls = [max(a - b for a, b in itertools.pairwise(s)) for s in shares]
+    many = {"steps": result["steps"], "n_seeds": len(result["spans"])}
+    off = [abs(row["rank"] - row["predicted"]) for row in spans]
+    of = lambda name: [case[name] for case in result["counterexamples"]]
+    return [
+        RANK.judge(off=off, **many),
+        KERNEL.judge(
+            annihilated=[row["annihilated"] for row in moving],
+            data=[row["data"] for row in moving],
+            **many,
+        ),
+        STRENGTH.judge(
+            largest_fall=falls,
+            weakest=[s[0] for s in shares],
+            strongest=[s[-1] for s in shares],
+            **many,
+        ),
+        ONLY_IF.judge(
+            printed={"annihilated": of("annihilated"), "cosine": of("cosine")},
+            corrected={"off_ray": of("off_ray"), "cosine": of("cosine")},
+        ),
+        TRANSPOSED.judge(printed={"cosine": of("wrong")}, corrected={"cosine": of("right")}),
+        PROJECTION.judge(
+            printed={"error": of("twice")}, corrected={"error": of("twice_orthonormal")}
+        ),
+    ]
+
+
+@style.drawn
+def figure(result: dict[str, Any]) -> Any:
+    """Rank against the span, the spectra of W, and what strength does."""
+    canvas, axes = style.canvas(1, 3)
+    rank, values, strength = axes[0]
+    first = result["spans"][0]
+    spans = [row["k"] for row in first]
+    rank.plot(spans, [row["predicted"] for row in first], color=style.GREY, label="predicted")
+    for i, rows in enumerate(result["spans"]):
+        rank.plot(
+            spans,
+            [row["rank"] for row in rows],
+            "o",
+            color=style.COLOURS[0],
+            label=None if i else "rank of W",
+            alpha=0.7,
+        )
+    sizes = f"d_enc {result['d_enc']}, d_proj {result['d_proj']}"
+    rank.set_ylim(bottom=0)
+    rank.legend(loc="lower left")
+    style.label(rank, "dimension k of the span of v", "rank of W", f"rank and nullity, {sizes}")
+    for i, row in enumerate(first[:7]):
+        s = [max(x / row["values"][0], 1e-8) for x in row["values"]]
+        values.semilogy(range(1, len(s) + 1), s, marker="o", color=style.COLOURS[i], label=row["k"])
+    values.axhline(1e-3, color=style.GREY, linestyle=":", linewidth=1)
+    values.legend(title="k", ncols=2, loc="lower left")
+    style.label(values, "number", "singular value / largest", "spectra of W, one seed")
+    for rows in result["strengths"]:
+        strength.plot(
+            [row["scale"] for row in rows],
+            [row["annihilated"] for row in rows],
+            marker="o",
+            color=style.COLOURS[0],
+            alpha=0.8,
+        )
+    strength.set_xscale("log")
+    strength.set_ylim(-0.03, 1.03)
+    k = result["strengths"][0][0]["k"]
+    style.label(strength, "strength (data: 1)", "share of v annihilated", f"k = {k}")
+    return canvas
