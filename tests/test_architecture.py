@@ -31,6 +31,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "dynamics": BASE | {"kernels", "pairwise", "objectives"},
     "diagnostics": BASE | {"kernels", "pairwise", "graphs", "dynamics", "artifacts"},
     "engine": BASE | {"data", "views", "models", "kernels", "pairwise", "objectives", "artifacts"},
+    "tuning": BASE | {"data", "artifacts", "diagnostics", "engine"},
     "report": {"errors", "spec", "artifacts"},
     "labs": {DOOR},
     "demo": {DOOR},

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         objectives,
         pairwise,
         spec,
+        tuning,
         views,
     )
     from chiaroscuro.artifacts import Embeddings, Run
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     )
     from chiaroscuro.pairwise import AllButPair, AllButSelf, OnlyPositive, OtherView, SameView
     from chiaroscuro.report import report
+    from chiaroscuro.tuning import tune
 
     NAMES: dict[str, type]
 
@@ -118,6 +120,8 @@ __all__ = [
     "report",
     "spec",
     "train",
+    "tune",
+    "tuning",
     "views",
 ]
 
@@ -135,11 +139,13 @@ _HOME = {
     "artifacts": "Run Embeddings",
     "engine": "train embed",
     "engine.estimator": "ContrastiveEmbedding",
+    "tuning": "tune",
 }
 _ALGEBRA = ("kernels", "pairwise", "objectives")
 _ROOMS = {
     *("errors", "numerics", "spec", "artifacts", "data", "views", "models"),
     *("kernels", "pairwise", "objectives", "graphs", "dynamics", "diagnostics", "engine", "labs"),
+    "tuning",
     "report",  # a room that can be called
 }
 _WHERE = {name: room for room, names in _HOME.items() for name in names.split()}

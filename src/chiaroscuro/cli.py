@@ -15,7 +15,10 @@ from chiaroscuro.errors import ChiaroError, InputError
 
 __all__ = ["main"]
 
-EXTRAS = ("torchvision", "timm", "transformers", "safetensors", "scikit-learn", "matplotlib")
+EXTRAS = (
+    *("torchvision", "timm", "transformers", "safetensors", "scikit-learn", "matplotlib"),
+    *("optuna", "ray"),
+)
 
 
 _TEMPLATE = "a class as a text, such as 'a photo of a {}', for zero-shot classification"
@@ -169,6 +172,24 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     reproduce.add_argument("--json", action="store_true", help="one JSON document")
     reproduce.add_argument("--out", metavar="DIR", default="chiaro-labs", help="figures and JSON")
     reproduce.set_defaults(verb=_reproduce)
+
+    tune = verbs.add_parser("tune", help="random search with early stopping", allow_abbrev=False)
+    tune.add_argument("search", metavar="PRESET|FILE.toml", help="settings, or a search of them")
+    tune.add_argument("--trials", metavar="N", type=int, required=True, help="settings drawn")
+    tune.add_argument("--out", metavar="DIR", required=True, help="the folder of the search")
+    tune.add_argument("--resume", action="store_true", help="no trial is lost or run again")
+    tune.add_argument(
+        "--set",
+        dest="sets",
+        metavar="KEY=VALUE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="of the settings, such as epochs=10",
+    )
+    tune.add_argument("--engine", default="optuna", help="optuna, or ray for clusters")
+    tune.add_argument("--json", action="store_true", help="one JSON document")
+    tune.set_defaults(verb=_tune)
 
     data = verbs.add_parser("data", help="which data are here; fetch others", allow_abbrev=False)
     datas = data.add_subparsers(metavar="list|get", required=True)
@@ -356,6 +377,26 @@ def _print_labs(found: Sequence[Any], as_json: bool) -> None:
     width = max(len(f"{lab.paper}/{lab.name}") for lab in found)
     for lab in found:
         print(f"{lab.paper + '/' + lab.name:<{width}}  {', '.join(lab.topics):<4}  {lab.title}")
+
+
+def _tune(call: argparse.Namespace) -> int:
+    from chiaroscuro.tuning import draw_trials, read_search, tune
+
+    search = read_search(call.search, call.sets)
+    found = tune(search, call.trials, call.out, call.resume, call.engine, progress=sys.stderr)
+    draw_trials(found, call.out)
+    if call.json:
+        import json
+
+        print(json.dumps(found.json(), indent=2))
+        return 0
+    if (best := found.best) is not None:
+        print(
+            f"best: trial {best.number}, {search.measure} {best.value:.4f}: "
+            f"{os.path.join(call.out, 'best.toml')}"
+        )
+    print(f"trials: {os.path.join(call.out, 'trials.json')}")
+    return 0
 
 
 def _data_list(call: argparse.Namespace) -> int:

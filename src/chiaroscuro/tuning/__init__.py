@@ -1,0 +1,30 @@
+"""Tuning: random search with asynchronous successive halving, on Optuna or Ray Tune."""
+
+from chiaroscuro.tuning.plot import draw_trials
+from chiaroscuro.tuning.result import STATES, Found, Trial, read_found
+from chiaroscuro.tuning.search import MEASURES, Search, read_search
+from chiaroscuro.tuning.searching import ENGINES, tune
+from chiaroscuro.tuning.space import Choice, Distribution, Integers, LogUniform, Uniform, drawn
+from chiaroscuro.tuning.trial import online
+from chiaroscuro.tuning.with_optuna import goes_on
+
+__all__ = [
+    "ENGINES",
+    "MEASURES",
+    "STATES",
+    "Choice",
+    "Distribution",
+    "Found",
+    "Integers",
+    "LogUniform",
+    "Search",
+    "Trial",
+    "Uniform",
+    "draw_trials",
+    "drawn",
+    "goes_on",
+    "online",
+    "read_found",
+    "read_search",
+    "tune",
+]

@@ -1,0 +1,134 @@
+"""`tune`: random search with early stopping, stopped and resumed at will."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from chiaroscuro.artifacts.files import writing
+from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.tuning.result import Found, write_text
+from chiaroscuro.tuning.search import Search, read_search
+from chiaroscuro.tuning.trial import check_data
+from chiaroscuro.tuning.with_optuna import search_with_optuna
+from chiaroscuro.tuning.with_ray import search_with_ray
+
+__all__ = ["ENGINES", "tune"]
+
+ENGINES: dict[str, Callable[..., Found]] = {
+    "optuna": search_with_optuna,
+    "ray": search_with_ray,
+}
+
+
+def tune(
+    search: Any,
+    trials: int,
+    out: str | os.PathLike,
+    resume: bool = False,
+    engine: str = "optuna",
+    progress: TextIO | None = None,
+) -> Found:
+    """Train many settings a little and the best of them to the end.
+
+    Leaves in the folder: `search.toml`, what was searched; `trials.json`, what came of it;
+    `best.toml`, settings for `chiaro train`; `trials/0000` and so on, run folders, of which only
+    the best keeps its weights; and what the engine needs to go on. A search that was stopped in
+    any way, `kill -9` included, goes on with `resume` where it was: no trial is lost or run again,
+    and on one process the result is the same to the bit. Several processes with `resume` work
+    through one search together.
+
+    Args:
+        search: a preset's name, a TOML file of settings or of a search (see `read_search`), or a
+            `Search`.
+        trials: how many settings are drawn; 500 in [tan2024, App. B]. A resumed search may have
+            more than it had.
+        out: the folder of the search: new, or with `resume` one of the same search.
+        resume: go on with what is there.
+        engine: "optuna", or "ray" for clusters; the trials and the files are the same.
+        progress: where a line goes for every trial that ends; None is nowhere.
+
+    References:
+        li2020asha, tan2024
+
+    Example:
+        >>> import tempfile
+        >>> from chiaroscuro.tuning import read_search
+        >>> small = (
+        ...     "epochs=2",
+        ...     "data.source=digits(renderings=(1, 1), test=0.8)",
+        ...     "network.encoder=ResNet(9, 0.125, stem='strided')",
+        ... )
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = tune(read_search("digits", small), 2, folder)
+        ...     found.best.epochs, found.count("complete") + found.count("stopped")
+        (2, 2)
+    """
+    chosen = read_search(search)
+    need(
+        engine in ENGINES,
+        lambda: f"`engine` needs one of {', '.join(ENGINES)}; received {engine!r}.",
+    )
+    need(
+        type(trials) is int and trials >= 1,
+        lambda: f"`trials` needs a whole number of at least 1; received {trials!r}.",
+    )
+    for number in range(trials):
+        chosen.settings(number)
+    check_data(chosen)
+    folder = Path(out)
+    _open(chosen, trials, folder, resume)
+
+    def say(sentence: str) -> None:
+        if progress is not None:
+            print(sentence, file=progress, flush=True)
+
+    found = ENGINES[engine](chosen, trials, folder, say)
+    if found.best is None and all(trial.ended for trial in found.trials):
+        why = next(trial.why for trial in found.trials if trial.why)
+        raise ChiaroError(f"None of {len(found.trials)} trials was trained to its end: {why}")
+    return found
+
+
+def _open(search: Search, trials: int, folder: Path, resume: bool) -> None:
+    """The folder of the search: made, or found to hold this one."""
+    path = folder / "search.toml"
+    if path.is_file():
+        need(
+            resume,
+            lambda: f"`{folder}` holds a search already; `--resume` goes on with it.",
+        )
+        then = read_search(path)
+        for name in ("seed", "measure", "first", "reduction", "space", "table"):
+            was, now = getattr(then, name), getattr(search, name)
+            if was != now:
+                key, was, now = _differs(name, was, now)
+                raise InputError(
+                    f"Resuming `{folder}` needs the search it began with; `{key}` was {was!r} and "
+                    f"is {now!r} now."
+                )
+        return
+    there = sorted(one.name for one in folder.iterdir()) if folder.is_dir() else []
+    need(
+        not there,
+        lambda: (
+            f"A new search needs an empty folder; `{folder}` has {len(there)} entries, the first "
+            f"is `{there[0]}`."
+        ),
+    )
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_text(path, search.toml())
+
+
+def _differs(name: str, was: Any, now: Any) -> tuple[str, Any, Any]:
+    """The first place at which two values of a search differ."""
+    if not (isinstance(was, dict) and isinstance(now, dict)):
+        return name, was, now
+    for key in [*was, *now]:
+        if was.get(key) != now.get(key):
+            label = key if name == "table" else f"{name}.{key}"
+            return _differs(label, was.get(key), now.get(key))
+    return name, was, now

@@ -1,0 +1,121 @@
+"""The search on Ray Tune, for clusters: the same trials, the same files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chiaroscuro.artifacts.files import from_json, to_json
+from chiaroscuro.errors import ChiaroError
+from chiaroscuro.tuning.locks import held
+from chiaroscuro.tuning.result import Found, Trial, write_found
+from chiaroscuro.tuning.search import Search, read_search
+from chiaroscuro.tuning.trial import clear, folder_of, run_trial
+
+__all__ = ["search_with_ray"]
+
+NAME = "ray"
+
+
+def search_with_ray(search: Search, n_trials: int, out: Path, say: Callable[[str], None]) -> Found:
+    """Run the trials on Ray's workers, with its ASHA scheduler; what was found.
+
+    The folder has to be one that all workers see. Each trial leaves its curve beside its run
+    folder, as `trials/0000.jsonl`, from which the result is made: it needs no Ray to be read.
+
+    Args:
+        search: what is searched.
+        n_trials: how many trials the search has.
+        out: its folder.
+        say: told a sentence at the end.
+    """
+    tune = _ray()
+    out = out.absolute()
+    (out / "trials").mkdir(exist_ok=True)
+    kept = out / NAME
+    trainable = tune.with_parameters(_train, out=str(out))
+    if tune.Tuner.can_restore(str(kept)):
+        tuner = tune.Tuner.restore(str(kept), trainable, resume_unfinished=True)
+    else:
+        epochs = max(search.settings(number).epochs for number in range(n_trials))
+        scheduler = None
+        if search.reduction:
+            scheduler = tune.schedulers.ASHAScheduler(
+                time_attr="epoch",
+                max_t=epochs,
+                grace_period=min(search.first, epochs),
+                reduction_factor=search.reduction,
+            )
+        tuner = tune.Tuner(
+            trainable,
+            param_space={"number": tune.grid_search(list(range(n_trials)))},
+            tune_config=tune.TuneConfig(metric="value", mode="max", scheduler=scheduler),
+            run_config=tune.RunConfig(name=NAME, storage_path=str(out), verbose=0),
+        )
+    tuner.fit()
+    found = Found(search, tuple(_record(search, number, out) for number in range(n_trials)))
+    write_found(found, out)
+    for trial in found.trials:
+        if trial.ended and trial is not found.best:
+            clear(out, trial.number)
+    counts = ", ".join(f"{found.count(s)} {s}" for s in ("complete", "stopped", "failed"))
+    say(f"{n_trials} trials: {counts}")
+    return found
+
+
+def _ray() -> Any:
+    try:
+        from ray import tune
+        from ray.tune import schedulers  # noqa: F401 - an attribute of tune
+    except ModuleNotFoundError:
+        raise ChiaroError(
+            "The engine `ray` needs Ray Tune: `pip install chiaroscuro[ray]`; the engine `optuna` "
+            "is the default."
+        ) from None
+    return tune
+
+
+def _train(config: dict[str, Any], out: str) -> None:
+    """One trial, on a worker of Ray's. Ray ends it where its scheduler says so."""
+    from ray import tune
+
+    folder, number = Path(out), config["number"]
+    search = read_search(folder / "search.toml")
+
+    def report(epoch: int, value: float) -> bool:
+        _append(folder, number, {"epoch": epoch, "value": value})
+        tune.report({"epoch": epoch, "value": value})
+        return True
+
+    try:
+        run_trial(search, number, folder, report)
+    except ChiaroError as error:
+        _append(folder, number, {"why": str(error)})
+        return
+    _append(folder, number, {"complete": True})
+
+
+def _lines_of(out: Path, number: int) -> Path:
+    return folder_of(out, number).with_suffix(".jsonl")
+
+
+def _append(out: Path, number: int, line: dict[str, Any]) -> None:
+    path = _lines_of(out, number)
+    with held(path.with_suffix(".lock")), path.open("ab") as file:
+        file.write((to_json(line) + "\n").encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _record(search: Search, number: int, out: Path) -> Trial:
+    """What a trial's lines say; an epoch told again counts once."""
+    path = _lines_of(out, number)
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    rows = [from_json(line) for line in lines]
+    curve = {row["epoch"]: row["value"] for row in rows if "epoch" in row}
+    why = next((row["why"] for row in rows if "why" in row), "")
+    complete = any("complete" in row for row in rows)
+    state = "failed" if why else "complete" if complete else "stopped" if curve else "waiting"
+    return Trial(number, state, search.values(number), tuple(sorted(curve.items())), why)
