@@ -1,0 +1,232 @@
+"""Sec. 5, eq. (11): a ReLU projector is piecewise affine, and fits tangents region by region.
+
+Paper: cosentino2022, Sec. 5, eq. (11), Fig. 8: an MLP projector is a linear map in each region of
+the encoder's space; wider and deeper ones have more regions, and so fit the displacements delta-h =
+h2 - h~, from the hardest negative to the positive, locally where a linear projector has one
+subspace for all.
+
+Judged: g(h) = W_omega h + b_omega exactly; the regions that the data visit do not become fewer with
+width and depth (as long as not every sample has one to itself); the local fit of delta-h is better
+than the linear projector's, and better the wider.
+
+Eq. (11) has no biases "for the sake of clarity": here they are.
+
+Deviations: the encoder's space is given, a curved surface (a torus) in d_enc dimensions with noise
+as augmentation, and only the projector learns; the lab `projectors` has pictures. The paper gives
+no numbers for this part.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import chiaroscuro as cs
+from chiaroscuro.labs import Keep, Stated, at_once, style
+
+__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+
+AFFINE = Stated(
+    "G8.affine",
+    "in its region the projector is an affine map, W_omega h + b_omega",
+    "Sec. 5, eq. (11)",
+    "closed form",
+    "error < 1e-10",
+)
+MORE = Stated(
+    "G8.regions",
+    "the regions visited do not become fewer with width, nor with depth",
+    "Sec. 5: the deeper and wider, the more regions",
+    "larger number of regions",
+    "least_step_width >= 0 and least_step_depth >= 0",
+    enough="steps >= 400 and n_seeds >= 3",
+)
+FIT = Stated(
+    "G8.fit",
+    "the local fit of delta-h beats the linear projector's, and improves with width",
+    "Sec. 5: the fitting of the displacement vectors is more refined",
+    "more refined",
+    "widest < linear and deepest < linear and widest < narrowest",
+    enough="steps >= 400 and n_seeds >= 3",
+)
+CLAIMS = (AFFINE, MORE, FIT)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Projectors on a given surface.
+
+    Args:
+        seeds: a surface and a start each.
+        d_enc, d_proj: of the space and the projector; 512 and 128 in Sec. 2.
+        widths: of one hidden layer; the first is twice d_proj, so that no local map lacks rank for
+            want of units alone.
+        depths: linear layers, at the width of `width`; 1 is the linear projector.
+        width: of the hidden layers when depth varies.
+        n: points of which regions are counted.
+        noise: of the augmentation, against 1 of a coordinate of the surface.
+        batch, beta: 128 (Fig. 3) and 2 (Sec. 2).
+        steps, lr: of Adam.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    d_enc: int = 16
+    d_proj: int = 4
+    widths: tuple[int, ...] = (8, 16, 32, 64, 128)
+    depths: tuple[int, ...] = (1, 2, 3, 4)
+    width: int = 16
+    n: int = 2000
+    noise: float = 0.1
+    batch: int = 128
+    beta: float = 2.0
+    steps: int = 600
+    lr: float = 5e-3
+
+
+QUICK = Settings(seeds=(0,), widths=(8, 32), depths=(1, 3), n=200, batch=32, steps=20)
+LAPTOP = Settings()
+PAPER = Settings(
+    seeds=(0, 1, 2, 3, 4),
+    d_enc=512,
+    d_proj=128,
+    widths=(256, 512, 1024, 2048),
+    width=512,
+    n=20000,
+    steps=20000,
+)
+
+
+def surface(n: int, d: int, seed: int, step: int) -> Tensor:
+    """Points of a torus, bent through d dimensions; the surface is the seed's, the points the
+    step's."""
+    frame = torch.Generator().manual_seed(seed)
+    M = torch.randn(12, d, generator=frame) / math.sqrt(d)
+    draw = torch.Generator().manual_seed(1000003 * seed + step + 1)
+    a, b = 2 * math.pi * torch.rand(2, n, generator=draw)
+    waves = [t for phase in (a, 2 * a, b, 2 * b, a + b, a - b) for t in (phase.cos(), phase.sin())]
+    return torch.stack(waves, dim=1) @ M
+
+
+def learnt(settings: Settings, depth: int, width: int, seed: int) -> dict[str, float]:
+    """Train one projector, then look at its regions and its fit."""
+    torch.manual_seed(seed)
+    g = cs.models.Projector(
+        settings.d_enc, settings.d_proj, depth, width, batch_norm=False, last="none"
+    )
+    objective = cs.InfoNCE(cs.Cosine(tau=1 / settings.beta), cs.AllButPair())
+    noise = cs.views.Jitter(noise=settings.noise)
+    optimiser = torch.optim.Adam(g.parameters(), lr=settings.lr)
+
+    def views(n: int, step: int) -> list[Tensor]:
+        h = surface(n, settings.d_enc, seed, step)
+        return [noise(h, range(n), seed, step, view)[0] for view in (0, 1)]
+
+    for step in range(settings.steps):
+        h1, h2 = views(settings.batch, step)
+        loss = objective(g(h1), g(h2))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    h1, h2 = views(settings.n, settings.steps)
+    with torch.no_grad():
+        z1, z2 = g(h1), g(h2)
+    two = {"h1": h1, "h2": h2, "z1": z1, "z2": z2}
+    seen = cs.Embeddings(**{name: value.numpy() for name, value in two.items()})
+    found = cs.diagnostics.geometry(seen, g.eval(), seed=seed)
+    few = h1[:50].double()
+    maps = cs.diagnostics.affine_maps(g, few)
+    with torch.no_grad():
+        exact = g.double()(few).numpy()
+    error = np.abs(np.einsum("nij,nj->ni", maps.W, few.numpy()) + maps.b - exact).max()
+    return {
+        "depth": depth,
+        "width": width,
+        "visited": found.get("regions_visited", 1),
+        "unexplained": found["displacement_unexplained"],
+        "hardest_distance": found["hardest_distance"],
+        "loss": float(loss.detach()),
+        "affine_error": float(error / np.abs(exact).max()),
+    }
+
+
+def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
+    """All widths and depths over the seeds."""
+    wide = [(2, width) for width in settings.widths]
+    deep = [(depth, settings.width) for depth in settings.depths]
+    found = {
+        name: [
+            [
+                keep(
+                    f"{name} {depth} {width} {seed}",
+                    lambda d=depth, w=width, s=seed: learnt(settings, d, w, s),
+                )
+                for depth, width in shapes
+            ]
+            for seed in settings.seeds
+        ]
+        for name, shapes in (("widths", wide), ("depths", deep))
+    }
+    return {**found, "steps": settings.steps, "n": settings.n}
+
+
+def least_step(rows: list[list[dict[str, float]]], n: int) -> float:
+    """The least growth of the mean number of regions, where fewer than nine in ten are alone."""
+    means = [float(np.mean([one["visited"] for one in at])) for at in zip(*rows, strict=True)]
+    steps = [b - a for a, b in itertools.pairwise(means) if a < 0.9 * n]
+    return min(steps, default=0.0)
+
+
+def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
+    """Affine pieces, their number, their fit."""
+    wide, deep = result["widths"], result["depths"]
+    every = [one for rows in (wide, deep) for row in rows for one in row]
+    many = {"steps": result["steps"], "n_seeds": len(wide)}
+    fit = lambda rows, at: [row[at]["unexplained"] for row in rows]
+    return [
+        AFFINE.judge(error=max(one["affine_error"] for one in every)),
+        MORE.judge(
+            least_step_width=least_step(wide, result["n"]),
+            least_step_depth=least_step(deep, result["n"]),
+            **many,
+        ),
+        FIT.judge(
+            linear=fit(deep, 0),
+            narrowest=fit(wide, 0),
+            widest=fit(wide, -1),
+            deepest=fit(deep, -1),
+            **many,
+        ),
+    ]
+
+
+@style.drawn
+def figure(result: dict[str, Any]) -> Any:
+    """Regions and fit, by width and by depth."""
+    canvas, axes = style.canvas(1, 3)
+    for colour, (name, x) in enumerate((("widths", "width"), ("depths", "depth"))):
+        for row in result[name]:
+            at = [one[x] for one in row]
+            axes[0][colour].plot(
+                at, [one["visited"] for one in row], marker="o", color=style.COLOURS[colour]
+            )
+        axes[0][colour].set_yscale("log")
+        title = "two layers" if x == "width" else f"width {result[name][0][0]['width']}"
+        style.label(axes[0][colour], x, f"regions visited of {result['n']}", title)
+    axes[0][0].set_xscale("log", base=2)
+    axes[0][1].set_xticks([one["depth"] for one in result["depths"][0]])
+    fit = axes[0][2]
+    for colour, name in enumerate(("widths", "depths")):
+        for i, row in enumerate(result[name]):
+            visited, left = [one["visited"] for one in row], [one["unexplained"] for one in row]
+            text = None if i else f"by {name[:-1]}"
+            fit.plot(visited, left, marker="o", color=style.COLOURS[colour], label=text, alpha=0.8)
+    fit.set_xscale("log")
+    fit.legend(loc="upper right")
+    style.label(fit, "regions visited (1: linear)", "delta-h unexplained, locally", "local fit")
+    return canvas
