@@ -70,7 +70,7 @@ def _last(name: str) -> Callable[[dict[str, Any]], float]:
 
 def _training(axes: Any, result: dict[str, Any]) -> None:
     _over_training(axes[0], result, lambda m: m["projector_effective_rank"])
-    axes[0].legend(loc="lower left")
+    axes[0].legend(loc="best")
     style.label(axes[0], "epoch", "effective rank of W", "Fig. 1: projector")
     _over_training(axes[1], result, lambda m: m["knn"])
     style.label(axes[1], "epoch", "accuracy of 20 neighbours", "Fig. 1: encoder")
@@ -91,12 +91,12 @@ def _spectra(axes: Any, result: dict[str, Any]) -> None:
             text = name if space == "h" else None
             axis.semilogy(_floor(moments[-1]["spectra"][space]), color=COLOUR[strength], label=text)
         style.label(axis, "number", "singular value", f"{title}: start :, half --, end -")
-    axes[0].legend(loc="lower left")
+    axes[0].legend(loc="best")
     for i, strength in enumerate(result["strengths"][:7]):
         s = _runs(result, strength)[0]["moments"][-1]["weights"]
         shares = [x / s[0] for x in s]
         axes[2].semilogy(_floor(shares), color=style.COLOURS[i], label=strength)
-    axes[2].legend(title="strength", ncols=2, loc="lower left")
+    axes[2].legend(title="strength", ncols=2, loc="best")
     style.label(axes[2], "number", "singular value / largest", "W at the end")
 
 
@@ -112,7 +112,8 @@ def _negatives(axes: Any, result: dict[str, Any]) -> None:
         if runs:
             counts = np.sum([run["moments"][-1]["distances"] for run in runs], axis=0)
             axes[0].step(middles, counts / counts.sum(), color=COLOUR[strength], label=name)
-    axes[0].legend(loc="lower left")
+    axes[0].legend(loc="best")
+    axes[0].set_xlim(0, 1.5)
     style.label(axes[0], "|h1 - hardest negative|, unit vectors", "share", "Fig. 5, at the end")
     _over_training(axes[1], result, lambda m: m["hardest_agreement"])
     coarse = "hardest_agreement_coarse" in result["runs"][0]["moments"][0]
@@ -134,7 +135,7 @@ def _ranks(axes: Any, result: dict[str, Any]) -> None:
     _against(ranks, result, lambda r: last(r)["effective"]["h"] / r["d_enc"], "h, effective", 2)
     _against(ranks, result, lambda r: last(r)["ranks"]["h"] / r["d_enc"], "h, above 1e-3", 2, "--")
     ranks.set_ylim(0, 1.05)
-    ranks.legend(fontsize=6.5, ncols=2, loc="lower left")
+    ranks.legend(fontsize=6.5, ncols=2, loc="best")
     style.label(ranks, "strength", "rank / dimension", "ranks")
     for colour, (name, text) in enumerate(
         (
@@ -145,13 +146,13 @@ def _ranks(axes: Any, result: dict[str, Any]) -> None:
         )
     ):
         _against(fit, result, _last(name), text, colour)
-    fit.legend(fontsize=6.5, loc="upper right")
+    fit.legend(fontsize=6.5, loc="best")
     style.label(fit, "strength", "share", "what W reads")
     for colour, layer in enumerate(("encoder", "projector")):
         for line, name in (("-", "knn_20"), ("--", "linear")):
             value = lambda run, layer=layer, name=name: run["accuracy"][layer][name]
             _against(accuracy, result, value, f"{layer}, {name}", colour, line)
-    accuracy.legend(fontsize=6.5, loc="upper right")
+    accuracy.legend(fontsize=6.5, loc="best")
     style.label(accuracy, "strength", "accuracy", "all pictures")
 
 
@@ -161,14 +162,14 @@ def _layers(axes: Any, result: dict[str, Any]) -> None:
     _against(negatives, result, _last("hardest_agreement"), "same label", 1)
     if "hardest_agreement_coarse" in result["runs"][0]["moments"][0]:
         _against(negatives, result, _last("hardest_agreement_coarse"), "same coarse label", 2)
-    negatives.legend(fontsize=6.5, loc="upper right")
+    negatives.legend(fontsize=6.5, loc="best")
     style.label(negatives, "strength", "distance; share", "the hardest negative")
     _against(invariance, result, _last("movement_ratio"), "h, own views", 0)
     _against(invariance, result, _last("z_movement_ratio"), "z, own views", 1)
     large = lambda layer: lambda run: run["readouts"]["movement"][layer]
     _against(invariance, result, large("h"), "h, large views", 0, "--")
     _against(invariance, result, large("z"), "z, large views", 1, "--")
-    invariance.legend(fontsize=6.5, loc="upper right")
+    invariance.legend(fontsize=6.5, loc="best")
     style.label(invariance, "strength", "|h1 - h2|^2 / strangers'", "0: invariant")
     names = ("hue", "brightness", "height", "left", "flip", "grayscale")
     for colour, name in enumerate(names):
@@ -176,5 +177,5 @@ def _layers(axes: Any, result: dict[str, Any]) -> None:
             value = lambda run, name=name, layer=layer: run["readouts"]["views"][layer][name]
             _against(readout, result, value, name if line == "-" else "_", colour, line)
     readout.set_ylim(-0.1, 1)
-    readout.legend(fontsize=6.5, ncols=2, loc="lower left")
+    readout.legend(fontsize=6.5, ncols=2, loc="best")
     style.label(readout, "strength", "R^2", "parameters of large views in h (z: --)")

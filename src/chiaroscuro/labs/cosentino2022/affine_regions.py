@@ -227,6 +227,6 @@ def figure(result: dict[str, Any]) -> Any:
             text = None if i else f"by {name[:-1]}"
             fit.plot(visited, left, marker="o", color=style.COLOURS[colour], label=text, alpha=0.8)
     fit.set_xscale("log")
-    fit.legend(loc="upper right")
+    fit.legend(loc="best")
     style.label(fit, "regions visited (1: linear)", "delta-h unexplained, locally", "local fit")
     return canvas

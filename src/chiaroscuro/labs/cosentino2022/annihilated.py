@@ -286,13 +286,13 @@ def figure(result: dict[str, Any]) -> Any:
         )
     sizes = f"d_enc {result['d_enc']}, d_proj {result['d_proj']}"
     rank.set_ylim(bottom=0)
-    rank.legend(loc="lower left")
+    rank.legend(loc="best")
     style.label(rank, "dimension k of the span of v", "rank of W", f"rank and nullity, {sizes}")
     for i, row in enumerate(first[:7]):
         s = [max(x / row["values"][0], 1e-8) for x in row["values"]]
         values.semilogy(range(1, len(s) + 1), s, marker="o", color=style.COLOURS[i], label=row["k"])
     values.axhline(1e-3, color=style.GREY, linestyle=":", linewidth=1)
-    values.legend(title="k", ncols=2, loc="lower left")
+    values.legend(title="k", ncols=2, loc="best")
     style.label(values, "number", "singular value / largest", "spectra of W, one seed")
     for rows in result["strengths"]:
         strength.plot(

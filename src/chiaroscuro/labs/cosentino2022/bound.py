@@ -200,7 +200,7 @@ def figure(result: dict[str, Any]) -> Any:
         )
         low, high = (mean - spread).tolist(), (mean + spread).tolist()
         curve.fill_between(steps, low, high, color=style.COLOURS[1 - i], alpha=0.2, linewidth=0)
-    curve.legend(loc="upper right")
+    curve.legend(loc="best")
     style.label(curve, "step", "loss", "the bound follows the loss (mean, deviation)")
     for colour, name, text in (
         (1, "standard", "positive in the denominator"),
@@ -212,6 +212,6 @@ def figure(result: dict[str, Any]) -> Any:
     slack.axhline(0, color=style.GREY, linewidth=0.8)
     slack.set_xscale("log")
     slack.set_yscale("symlog", linthresh=1)
-    slack.legend(loc="lower left")
+    slack.legend(loc="best")
     style.label(slack, "beta", "bound - loss", "below 0: no bound")
     return canvas

@@ -293,7 +293,7 @@ def figure(result: dict[str, Any]) -> Any:
         text = None if i else "each plane twice"
         rank.plot([row["span"]], [row["rank"]], "x", color=style.COLOURS[1], label=text)
     rank.set_ylim(bottom=0)
-    rank.legend(loc="lower left")
+    rank.legend(loc="best")
     style.label(rank, "dimension of the generators' columns", "rank of W", "rotations of planes")
     for rows in result["angles"]:
         x, y = [row["angle"] for row in rows], [row["annihilated"] for row in rows]

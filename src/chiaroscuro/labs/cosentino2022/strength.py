@@ -169,7 +169,7 @@ QUICK = Settings(
     ),
     epochs=1,
     looks=(0, 1),
-    rows=300,
+    rows=200,
 )
 LAPTOP = Settings(
     sets=(

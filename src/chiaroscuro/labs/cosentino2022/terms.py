@@ -182,7 +182,7 @@ def figure(result: dict[str, Any]) -> Any:
         terms.plot(betas, values, marker="o", color=style.COLOURS[i], label=text)
     terms.set_xscale("log")
     terms.set_ylim(-1.1, 3)
-    terms.legend(loc="upper right")
+    terms.legend(loc="best")
     style.label(terms, "beta", "mean over samples", "the terms of Prop. C.1, clustered batch")
     for i, kind in enumerate(KINDS):
         for j, row in enumerate(result[kind]):
@@ -196,6 +196,6 @@ def figure(result: dict[str, Any]) -> Any:
             )
     support.set_xscale("log")
     support.set_yscale("log")
-    support.legend(loc="lower left")
+    support.legend(loc="best")
     style.label(support, "beta", "effective share of the negatives", "fewer count as beta grows")
     return canvas

@@ -1,0 +1,235 @@
+"""Sec. 5 on pictures: linear projectors against MLPs, by width and depth.
+
+Paper: cosentino2022, Sec. 5, eq. (11), Fig. 8. With a linear projector the encoder has to put the
+directions delta-h of the data into one subspace; an MLP fits them region by region, the finer the
+wider and deeper it is, and leaves the encoder freer. The paper argues and refers to Chen et al. for
+accuracies; it has no experiment on this.
+
+Judged over seeds: regions that pictures visit against width and depth; the local fit of delta-h;
+accuracy of the encoder. The numbers are those of `chiaro diagnose RUN`.
+
+Deviations: network, data and schedule as in the lab `strength` at its laptop scale, at the large
+policy. Hidden layers have no normalisation, so that depth is all that differs; d_proj is 32, a
+quarter of d_enc as in the paper, so that every local map has a kernel.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import chiaroscuro as cs
+from chiaroscuro.labs import Keep, Stated, at_once, style
+from chiaroscuro.labs.trained import here, scored, trained
+
+__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+
+ENOUGH = "n_seeds >= 3 and epochs >= 4"
+REGIONS = Stated(
+    "G8.pictures",
+    "on pictures, the regions visited do not become fewer with width, nor with depth",
+    "Sec. 5",
+    "larger number of regions",
+    "least_step_width >= 0 and least_step_depth >= 0",
+    enough=ENOUGH,
+)
+FIT = Stated(
+    "G8.local_fit",
+    "on pictures, the widest and the deepest MLP fit delta-h locally better than a linear one",
+    "Sec. 5, Fig. 8",
+    "more refined",
+    "widest < linear and deepest < linear",
+    enough=ENOUGH,
+)
+READOUT = Stated(
+    "G8.encoder",
+    "the encoder under the best MLP is better than under a linear projector (linear readout)",
+    "Sec. 5: unlocks its expressive power",
+    "improves",
+    "gain > 0",
+    enough=ENOUGH,
+)
+CLAIMS = (REGIONS, FIT, READOUT)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which projectors.
+
+    Args:
+        seeds: of weights, order and views.
+        widths: of the hidden layer of a two-layer projector; d_enc is 128 at the laptop scale.
+        depths: linear layers at the width of `width`; 1 is the linear projector.
+        width: for the depths.
+        d_proj: 128 of 512 in Sec. 2.
+        source, fallback: as in the lab `strength`.
+        preset, sets: as in the lab `strength`.
+        strength: of the large policy, Table 2.
+        epochs: of each training; 500 in Fig. 6.
+        rows: pictures looked at.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    widths: tuple[int, ...] = (32, 128, 512)
+    depths: tuple[int, ...] = (1, 2, 3, 4)
+    width: int = 128
+    d_proj: int = 32
+    source: str = "cifar100_12k"
+    fallback: str = "digits(renderings=(4, 4))"
+    preset: str = "geometry"
+    sets: tuple[str, ...] = (
+        "network.encoder=ResNet(depth=9, width=0.25, stem='strided')",
+        "optimiser.name=adamw",
+        "optimiser.lr=3e-3",
+        "optimiser.weight_decay=1e-4",
+        "schedule.warmup=0.5",
+    )
+    strength: float = 0.5
+    epochs: int = 5
+    rows: int = 2048
+
+
+QUICK = Settings(
+    seeds=(0,),
+    widths=(16, 64),
+    depths=(1, 2),
+    width=64,
+    d_proj=16,
+    source="digits(renderings=(1, 1), test=0.8)",
+    sets=(
+        "network.encoder=ResNet(depth=9, width=0.125, stem='strided')",
+        "optimiser.name=adamw",
+        "optimiser.lr=3e-3",
+        "schedule.warmup=0",
+    ),
+    epochs=1,
+    rows=200,
+)
+LAPTOP = Settings()
+PAPER = Settings(
+    seeds=(0, 1, 2, 3, 4),
+    widths=(128, 512, 2048),
+    width=512,
+    d_proj=128,
+    source="cifar100",
+    sets=(),
+    epochs=500,
+    rows=10000,
+)
+
+
+def fitted(settings: Settings, depth: int, width: int, seed: int) -> dict[str, Any]:
+    """Train with one projector; regions, local fit, and accuracy of the encoder."""
+    source = settings.source if here(settings.source) else settings.fallback
+    shape = f"d={settings.d_proj}, depth={depth}, width={width}, batch_norm=False, last='none'"
+    asked = cs.engine.read_settings(
+        settings.preset,
+        [
+            *settings.sets,
+            f"network.projector=Projector({shape})",
+            f"views.first=SimCLR(size=32, strength={settings.strength})",
+            f"data.source={source}",
+            f"epochs={settings.epochs}",
+            f"seed={seed}",
+        ],
+    )
+    networks, _ = trained(asked, lambda networks, epoch: None)
+    seen = cs.engine.look(networks, asked, settings.rows)
+    e = seen.embeddings
+    found = cs.diagnostics.geometry(e, networks.projectors[0], seen.second, seen.first)
+    whole = cs.embed(networks, source, views=asked.views)
+    accuracy = scored(whole)
+    return {
+        "depth": depth,
+        "width": width,
+        "visited": found.get("regions_visited", 1),
+        "unexplained": found["displacement_unexplained"],
+        "together": found.get("regions_together", 1.0),
+        "rank_h": cs.diagnostics.effective_rank(e.h),
+        "rank_z": cs.diagnostics.effective_rank(e.z),
+        "movement": found["movement_ratio"],
+        "z_movement": found["z_movement_ratio"],
+        "knn": accuracy["encoder"]["knn_20"],
+        "linear": accuracy["encoder"]["linear"],
+        "z_linear": accuracy["projector"]["linear"],
+    }
+
+
+def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
+    """A piece for each seed and projector; the shape that both lists have is trained once."""
+    wide = [(2, width) for width in settings.widths]
+    deep = [(depth, settings.width) for depth in settings.depths]
+    shapes = dict.fromkeys([*wide, *deep])
+    found = {
+        (*shape, seed): keep(
+            f"depth {shape[0]} width {shape[1]} seed {seed}",
+            lambda shape=shape, seed=seed: fitted(settings, *shape, seed),
+        )
+        for seed in settings.seeds
+        for shape in shapes
+    }
+    each = lambda list_: [[found[(*shape, seed)] for shape in list_] for seed in settings.seeds]
+    return {
+        "widths": each(wide),
+        "depths": each(deep),
+        "n": settings.rows,
+        "epochs": settings.epochs,
+    }
+
+
+def least_step(rows: list[list[dict[str, float]]], n: int) -> float:
+    """The least growth of the mean number of regions, where fewer than nine in ten are alone."""
+    means = [float(np.mean([one["visited"] for one in at])) for at in zip(*rows, strict=True)]
+    steps = [b - a for a, b in itertools.pairwise(means) if a < 0.9 * n]
+    return min(steps, default=0.0)
+
+
+def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
+    """Regions, fit, encoder."""
+    wide, deep = result["widths"], result["depths"]
+    many = {"n_seeds": len(wide), "epochs": result["epochs"]}
+    fit = lambda rows, at: [row[at]["unexplained"] for row in rows]
+    gain = []
+    for row, more in zip(deep, wide, strict=True):
+        bent = [one["linear"] for one in (*row, *more) if one["depth"] > 1]
+        gain.append(max(bent) - row[0]["linear"])
+    return [
+        REGIONS.judge(
+            least_step_width=least_step(wide, result["n"]),
+            least_step_depth=least_step(deep, result["n"]),
+            **many,
+        ),
+        FIT.judge(linear=fit(deep, 0), widest=fit(wide, -1), deepest=fit(deep, -1), **many),
+        READOUT.judge(gain=gain, **many),
+    ]
+
+
+@style.drawn
+def figure(result: dict[str, Any]) -> Any:
+    """Regions, fit and accuracy by width (above) and by depth (below)."""
+    canvas, axes = style.canvas(2, 3)
+    for row, (name, x) in zip(axes, (("widths", "width"), ("depths", "depth")), strict=True):
+        at = [one[x] for one in result[name][0]]
+        title = "two layers" if x == "width" else f"width {result[name][0][0]['width']}"
+        for axis, keys, y in (
+            (row[0], ("visited",), f"regions visited of {result['n']}"),
+            (row[1], ("unexplained",), "delta-h unexplained, locally"),
+            (row[2], ("linear", "knn", "z_linear"), "accuracy"),
+        ):
+            for i, key in enumerate(keys):
+                values = np.array([[one[key] for one in seed] for seed in result[name]])
+                mean, spread = values.mean(axis=0), values.std(axis=0)
+                text = {"linear": "h, linear", "knn": "h, 20 neighbours"}.get(key, "z, linear")
+                axis.plot(at, mean, marker="o", color=style.COLOURS[i], label=text)
+                low, high = mean - spread, mean + spread
+                axis.fill_between(at, low, high, color=style.COLOURS[i], alpha=0.2, linewidth=0)
+            style.label(axis, x, y, title)
+            if x == "width":
+                axis.set_xscale("log", base=2)
+            else:
+                axis.set_xticks(at)
+        row[2].legend(loc="best")
+    return canvas
