@@ -113,6 +113,11 @@ def projector_for_encoder(a, draw):
     return {"h": a["h"][:, 2:5], "z": a["h"], "labels": a["labels"]}, About()
 
 
+def hardly_trained(a, draw):
+    history = [{"loss": 5.5 - 0.01 * k, "step": k} for k in range(40)]
+    return {"z1": a["z1"], "z2": np.roll(a["z2"], 1, axis=0)}, About(history=history)
+
+
 def stuck_at_the_start(a, draw):
     return {"h": a["h"]}, About(LOSS, 128, history=[{"loss": 5.54}] * 30)
 
@@ -131,7 +136,8 @@ PLANTED = (
     *(full_collapse, dimensional_collapse, dead_dimensions, false_negatives, few_negatives),
     *(mispaired_views, strong_views, weak_views, duplicated_samples, exploding_norms, hubs),
     *(imbalanced_classes, leaked_label, high_temperature, low_temperature),
-    *(projector_for_encoder, stuck_at_the_start, suppressed_style, untrained_model),
+    *(hardly_trained, projector_for_encoder, stuck_at_the_start, suppressed_style),
+    untrained_model,
 )
 
 

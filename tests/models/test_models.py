@@ -367,3 +367,19 @@ def test_the_notation_of_each_default():
     assert notation(Projector(512)) == (
         "Projector(d_in=512, d=128, depth=2, batch_norm=True, last='standardise')"
     )
+
+
+def test_stages_stand_side_by_side_and_the_last_is_the_usual_network():
+    torch.manual_seed(0)
+    one = ResNet(depth=9, width=0.125, stem="strided").eval()
+    three = ResNet(depth=9, width=0.125, stem="strided", stages=3).eval()
+    three.load_state_dict(one.state_dict())
+    x = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        h = three(x)
+        c = one.layer2(one.layer1(torch.relu(one.bn1(one.conv1(x)))))
+    assert h.shape == (2, three.d) == (2, 16 + 32 + 64)
+    torch.testing.assert_close(h[:, -64:], one(x))
+    torch.testing.assert_close(h[:, :16], c.mean((2, 3)))
+    with pytest.raises(InputError, match="needs 1, 2, 3 or 4"):
+        ResNet(stages=5)

@@ -20,6 +20,7 @@ from chiaroscuro.diagnostics.generator import Generator, generator
 from chiaroscuro.diagnostics.geometry import geometry, weights_of
 from chiaroscuro.diagnostics.hubness import Closest, Hubness, closest, hubness
 from chiaroscuro.diagnostics.matching import retrieval, zero_shot_accuracy
+from chiaroscuro.diagnostics.meaning import read_task
 from chiaroscuro.diagnostics.measuring import About, linear_agreement, pair_rank
 from chiaroscuro.diagnostics.monitoring import monitor
 from chiaroscuro.diagnostics.movement import Effect, Movement, movement
@@ -158,6 +159,7 @@ __all__ = [
     "pair_rank",
     "participation_ratio",
     "predicted_rank",
+    "read_task",
     "readout",
     "regions",
     "retrieval",

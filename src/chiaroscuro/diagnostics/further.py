@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.diagnostics.actions import action_measures
 from chiaroscuro.diagnostics.clusters import graph_clusters
 from chiaroscuro.diagnostics.controls import shuffled
 from chiaroscuro.diagnostics.geometry import geometry
 from chiaroscuro.diagnostics.matching import retrieval
+from chiaroscuro.diagnostics.meaning import semantic_measures
 from chiaroscuro.diagnostics.movement import movement
-from chiaroscuro.diagnostics.neural import kernel_alignment, sample_kernel
+from chiaroscuro.diagnostics.neural import cluster_kernel, sample_kernel
 from chiaroscuro.diagnostics.regions import regions
 
 if TYPE_CHECKING:
@@ -63,11 +65,31 @@ def further_measures(
         labels = None
     if "h" in rows and np.ptp(rows["h"], axis=0).max() > 0:
         numbers |= _clusters(embeddings, rows["h"], labels, some, seed)
-    if about.model is not None and about.inputs is not None and labels is not None:
-        K = sample_kernel(about.model, about.inputs[:KERNEL], seed=seed)
-        y = np.asarray(embeddings.labels)[: len(K)]
-        if len(np.unique(y)) > 1 and y.min() >= 0:
-            numbers["kernel_alignment"] = kernel_alignment(K, y)
+    if about.parameters is not None and "h1" in rows:
+        numbers |= action_measures(embeddings, about.parameters, about.first_parameters, seed)
+    if about.model is not None and about.inputs is not None:
+        numbers |= _kernel(embeddings, about, seed)
+    if about.task:
+        semantic_measures(out, about.task, seed)
+
+
+def _kernel(embeddings: Embeddings, about: About, seed: int) -> dict[str, Any]:
+    """The neural kernel against classes, or else against the clusters of h."""
+    K = sample_kernel(about.model, about.inputs[:KERNEL], seed=seed)
+    labels = None if embeddings.labels is None else np.asarray(embeddings.labels)[: len(K)]
+    if labels is None or labels.min() < 0 or len(np.unique(labels)) < 2:
+        if embeddings.h is None or not np.ptp(embeddings.h[: len(K)], axis=0).any():
+            return {}
+        labels = graph_clusters(embeddings.h[: len(K)], rows=None, seed=seed).embedding
+    if len(np.unique(labels)) < 2:
+        return {}
+    found = cluster_kernel(K, labels)
+    return {
+        "kernel_alignment": found.alignment,
+        "kernel_within": found.within,
+        "kernel_between": found.between,
+        "kernel_size_exponent": found.exponent,
+    }
 
 
 def _geometry(embeddings: Embeddings, about: About, some: np.ndarray, seed: int) -> dict[str, Any]:

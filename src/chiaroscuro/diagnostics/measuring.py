@@ -50,6 +50,8 @@ class About:
         model, inputs: a module, and the samples it takes in the order of the rows.
         parameters: structured array of what the second view did to each row.
         first_parameters: the same of the first view, if it was augmented too.
+        task: `symbols`, `contexts` and `labels` of a downstream task, whole numbers of any length;
+            with `pair_symbols` and `pair_contexts` those of the contrastive data, if others.
     """
 
     loss: Loss | None = None
@@ -62,6 +64,7 @@ class About:
     inputs: Any = None
     parameters: Any = None
     first_parameters: Any = None
+    task: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -331,6 +334,8 @@ def _training(out: Measured, about: About) -> None:
     losses = [float(one["loss"]) for one in about.history if _finite(one.get("loss"))]
     if losses:
         out.numbers["first_loss"] = losses[0]
+        steps = [int(one["step"]) for one in about.history if _finite(one.get("step"))]
+        out.numbers |= {"steps": max(steps)} if steps else {}
         out.numbers["last_loss"] = float(np.mean(losses[-max(1, min(10, len(losses) // 5)) :]))
     if about.loss is None:
         return

@@ -19,7 +19,14 @@ from chiaroscuro.engine.distributed import (
     world_size,
 )
 from chiaroscuro.engine.embedding import embed, held_out, load_networks, newest_weights
-from chiaroscuro.engine.examining import Look, contrast_of, examine, look, view_parameters
+from chiaroscuro.engine.examining import (
+    Look,
+    contrast_of,
+    examine,
+    inputs_of,
+    look,
+    view_parameters,
+)
 from chiaroscuro.engine.loggers import Logger, TensorBoard, WandB
 from chiaroscuro.engine.monitors import watch
 from chiaroscuro.engine.networks import Networks, build
@@ -71,6 +78,7 @@ __all__ = [
     "gather_rows",
     "held_out",
     "in_parallel",
+    "inputs_of",
     "is_first",
     "joined_ranks",
     "linear",

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import open_data
-from chiaroscuro.engine.batches import Pairs, spaced
+from chiaroscuro.engine.batches import Pairs, plain, spaced
 from chiaroscuro.engine.embedding import embed, load_networks
 from chiaroscuro.engine.networks import Networks
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.snapshots import two_views
 from chiaroscuro.errors import need
 
-__all__ = ["Look", "contrast_of", "examine", "look", "view_parameters"]
+__all__ = ["Look", "contrast_of", "examine", "inputs_of", "look", "view_parameters"]
 
 ROWS = 2048
 
@@ -101,6 +102,18 @@ def view_parameters(settings: Settings, rows: int = ROWS) -> tuple[np.ndarray, n
     data = spaced(open_data(settings.data.source), rows)
     made = Pairs.of(settings, data).parameters(np.arange(len(data)), 0)
     return None if made is None else (made[0], made[1])
+
+
+def inputs_of(settings: Settings, rows: int = ROWS, most: int = 64) -> Tensor:
+    """The first samples that `examine` sees, as the first encoder takes them.
+
+    Args:
+        settings: of the training.
+        rows: as for `examine`.
+        most: so many at most.
+    """
+    data = spaced(open_data(settings.data.source), rows)
+    return plain(data, np.arange(min(most, len(data))), 0, settings.views.objects()[0])
 
 
 def contrast_of(settings: Settings) -> Any:

@@ -20,12 +20,12 @@ _SHRINKS = {"small": 8, "strided": 16, "large": 32}  # image side per side of th
 class ResNet(Model):
     """A residual network without its classifier: stem, four stages, mean over positions.
 
-        x <- relu(x + F(x)) block by block; h = mean over positions of the last stage
+        x <- relu(x + F(x)) block by block; h = mean over positions of the last stage(s)
 
     `depth` 18, 34 and 50 are the usual networks (50 with bottlenecks); 9 has one basic block per
     stage, nine convolutions on the main path. The stages have 64, 128, 256 and 512 channels times
-    `width` (times 4 at depth 50), and d is that of the last. Submodules carry torchvision's
-    names, so its weights load into `stem="large"`.
+    `width` (times 4 at depth 50), and d is that of the last, or of the last `stages` together.
+    Submodules carry torchvision's names, so its weights load into `stem="large"`.
 
     Args:
         depth: 9, 18, 34 or 50.
@@ -34,6 +34,8 @@ class ResNet(Model):
         stem: "small", a 3x3 convolution of stride 1 without pooling, for images of about 32 pixels
             [chen2020simclr, B.9]; "strided", the same with stride 2, a quarter of the work;
             "large", 7x7 of stride 2 and max-pooling, for about 224 pixels.
+        stages: h holds the means of so many stages side by side, the last one last; 1 is the usual
+            network. What is coarse and near the pixels stays in h, which helps small networks.
         zero_init: the last BatchNorm of each block starts at 0, each block as the identity (its
             other weights then get their first gradient after one step). Off by default.
 
@@ -56,6 +58,7 @@ class ResNet(Model):
         channels: int = 3,
         stem: str = "small",
         zero_init: bool = False,
+        stages: int = 1,
     ):
         super().__init__()
         one_of(self, "depth", depth, _BLOCKS)
@@ -71,6 +74,11 @@ class ResNet(Model):
                 f"stage; received `{width!r}`."
             ),
         )
+        need(
+            type(stages) is int and 1 <= stages <= 4,
+            lambda: f"`ResNet(stages={stages!r})` needs 1, 2, 3 or 4.",
+        )
+        self.stages = stages
         self.depth, self.width, self.channels = depth, float(width), channels
         self.stem, self.zero_init = stem, zero_init
         block = _Bottleneck if depth == 50 else _Basic
@@ -78,16 +86,16 @@ class ResNet(Model):
         kernel, stride = (7, 2) if stem == "large" else (3, 2 if stem == "strided" else 1)
         self.conv1 = _conv(channels, planes, kernel, stride)
         self.bn1 = nn.BatchNorm2d(planes)
-        d, stages = planes, []
+        d, made = planes, []
         for stage, count in enumerate(_BLOCKS[depth]):
             width_here = planes * 2**stage
             blocks: OrderedDict[str, nn.Module] = OrderedDict()
             for at in range(count):
                 blocks[str(at)] = block(d, width_here, 2 if stage and not at else 1)
                 d = width_here * block.expansion
-            stages.append(nn.Sequential(blocks))
-        self.layer1, self.layer2, self.layer3, self.layer4 = stages
-        self.d = d
+            made.append(nn.Sequential(blocks))
+        self.layer1, self.layer2, self.layer3, self.layer4 = made
+        self.d = sum(planes * 2**stage * block.expansion for stage in range(4 - stages, 4))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
@@ -99,8 +107,12 @@ class ResNet(Model):
         x = F.relu(self.bn1(self.conv1(x)))
         if self.stem == "large":
             x = F.max_pool2d(x, 3, stride=2, padding=1)
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return x.mean((2, 3))
+        means = []
+        for at, stage in enumerate((self.layer1, self.layer2, self.layer3, self.layer4)):
+            x = stage(x)
+            if at >= 4 - self.stages:
+                means.append(x.mean((2, 3)))
+        return torch.cat(means, dim=1) if self.stages > 1 else means[0]
 
     def example(self, n: int = 2) -> Tensor:
         side = 224 if self.stem == "large" else 32

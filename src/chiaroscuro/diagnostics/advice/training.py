@@ -6,7 +6,18 @@ import math
 
 from chiaroscuro.diagnostics.advice.finding import Finding, Known, replaced
 
-__all__ = ["projector_for_encoder", "stuck_at_the_start", "suppressed_style", "untrained_model"]
+__all__ = [
+    "hardly_trained",
+    "projector_for_encoder",
+    "stuck_at_the_start",
+    "suppressed_style",
+    "untrained_model",
+]
+
+FEW_STEPS = 200
+"""Steps below which views that are not told apart say nothing about the views."""
+APART = 0.8
+"""Share of other samples that a positive is nearer than, where something was learnt."""
 
 SAME = 0.97
 """Linear agreement (CKA) with the untrained network above which nothing was learnt."""
@@ -42,6 +53,34 @@ def untrained_model(known: Known) -> Finding | None:
         paper="chen2020simclr",
         strength=200.0,
         explains=("full_collapse", "dimensional_collapse", "dead_dimensions", "hubs"),
+    )
+
+
+def hardly_trained(known: Known) -> Finding | None:
+    """Positives are hardly nearer than strangers, after too few steps to expect otherwise."""
+    if not known.has("steps", "pair_nearer"):
+        return None
+    steps, nearer = int(known["steps"]), known["pair_nearer"]
+    if steps >= FEW_STEPS or nearer >= APART:
+        return None
+    epochs = int(known.setting("epochs", 1))
+    return Finding(
+        name="hardly_trained",
+        severity="critical",
+        evidence=(
+            f"after {steps} steps a positive is nearer than {100 * nearer:.1f} % of the other "
+            "samples (50 % is chance)"
+        ),
+        cause="training has hardly begun; what else is found may be its beginning",
+        advice="train longer before judging anything else",
+        settings={"epochs": max(epochs + 1, -(-5 * FEW_STEPS * epochs // max(steps, 1)))},
+        expect=f"a positive nearer than {100 * APART:.0f} % of the others",
+        paper="chen2020simclr",
+        strength=180.0,
+        explains=(
+            *("mispaired_views", "strong_views", "hubs", "dimensional_collapse"),
+            *("high_temperature", "low_temperature", "suppressed_style", "full_collapse"),
+        ),
     )
 
 

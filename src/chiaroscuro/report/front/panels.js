@@ -148,8 +148,25 @@ export function viewsSection(run) {
   return section("views", "Views and factors", columns(
     panel("Sensitivity to augmentation", "How far two views of a sample are apart, as a share of how far different samples are: 0 is invariant, 1 no better than chance.",
       "chen2020simclr", ...sensitive),
+    movedPanel(run),
     panel("Factors through the layers", "How much of each factor a linear map reads out of each layer (R² on held-out rows): what is kept, and what the projector throws away.",
       "rusak2022", table)));
+}
+
+// Which recorded parameter of the views moves h: shares of the variance of the movement.
+function movedPanel(run) {
+  const prefix = "movement_by_";
+  const shares = Object.entries(run.diagnosis?.measures ?? {})
+    .filter(([name, value]) => name.startsWith(prefix) && Number.isFinite(value))
+    .sort((a, b) => b[1] - a[1]).slice(0, 12);
+  const items = shares.map(([name, value]) => ({
+    name: name.slice(prefix.length).replaceAll("_", " "), value: Math.max(0, value),
+    text: `${format(100 * Math.max(0, value), 2)} %`, colour: category(1),
+  }));
+  return panel("What moves the embedding",
+    "The share of the movement between two views of a sample that each parameter of the augmentation explains alone.",
+    "cosentino2022", items.length ? bars(items, { most: 1.05 * Math.max(0.05, ...items.map((one) => one.value)) })
+      : empty("The parameters of the views are recorded when a run is diagnosed:", "chiaro diagnose RUN"));
 }
 
 const VERDICTS = { holds: "✓ holds", fails: "✕ fails", erratum: "≠ erratum", inconclusive: "? inconclusive", not_run: "– not run" };
