@@ -8,7 +8,7 @@ pair graph. The paper draws objects, CLIP draws pairs: that weighs each object's
 degree. The two agree exactly where all degrees are equal and part as degrees spread.
 
 Erratum: Thm 4.2 takes L(pi_AB) itself, which is asymmetric; off the sphere that is another number.
-Deviations: the part on real pictures and texts (rewrites against none) is not in this lab.
+Deviations: the part on real pictures and texts (rewrites against none) is the lab `rewrites`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,352 @@
+"""Beyond the paper: the strength of augmentation, chosen without labels.
+
+Paper: cosentino2022, Fig. 1 and Table 2: how strong an augmentation should be is found there by
+accuracy, with labels. Its measures of encoder and projector need none: can they choose?
+
+Several data sets, each trained at several strengths. For every training the measures that need no
+label are taken, on its own views and on views of the large policy, the same for all. A rule is
+"take the strength at which this measure is largest" (or smallest), the measure's mean over seeds
+being taken. On the data sets for proposing, labels decide which rule is best: the one that recovers
+most of what the best strength gains over the default, 0.5. That one rule then chooses on the data
+sets held out; their labels only say how good the choice was.
+
+Judged on the held-out sets: the share of the gain of the best strength over the default that the
+choice recovers, all sets together, by accuracy of 20 neighbours; at least 0.8 is asked. The
+shortfall in accuracy of each set is given beside it. The best strength is the best by the same test
+rows, so that 1 cannot be exceeded.
+
+Claim ids: G2 is the relation between strength, rank and accuracy of Fig. 1.
+
+Deviations: nothing to deviate from. Data: wandering digits with four sets of nuisances, two halves
+of Omniglot by alphabet, CIFAR-10 and CIFAR-100 subsets; one of each kind, and two of digits, on
+either side. Without CHIARO_DATA only the digits are there, and nothing is judged. Network and
+training as in the lab `strength`; every training sees the same number of pictures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import chiaroscuro as cs
+from chiaroscuro.labs import Keep, Stated, at_once, style
+from chiaroscuro.labs.trained import here, scored, trained
+
+__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+
+CHOICE = Stated(
+    "G2.choice",
+    "a measure without labels, proposed on half of the data sets, chooses strengths on the others "
+    "that recover at least 0.8 of what the best strength gains over the default",
+    "Fig. 1, Table 2, turned into a rule (ours)",
+    "not tried there",
+    "recovered >= 0.8",
+    enough="n_held_out >= 4 and n_seeds >= 2",
+)
+SHORTFALL = Stated(
+    "G2.shortfall",
+    "on no held-out set does the chosen strength fall short of the best by more than 0.03",
+    "ours",
+    "not tried there",
+    "shortfall <= 0.03",
+    enough="n_held_out >= 4 and n_seeds >= 2",
+)
+CLAIMS = (CHOICE, SHORTFALL)
+
+PROPOSE = (
+    "digits(renderings=(2, 2))",
+    "digits(renderings=(2, 2), hue=0.0, clutter=0.0, light_on_dark=0.0)",
+    "cifar10_12k",
+    "omniglot even",
+)
+HELD_OUT = (
+    "digits(renderings=(2, 2), angle=1.2, shift=0.1)",
+    "digits(renderings=(2, 2), shift=0.5, scale=(0.4, 0.7), hue=0.2, clutter=0.3)",
+    "cifar100_12k",
+    "omniglot odd",
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Data sets, strengths and trainings.
+
+    Args:
+        seeds: of weights, order and views.
+        propose, held_out: data sets on which the rule is proposed, and tested.
+        strengths: tried on each; 0.05 and 0.5 are the ends of Table 2.
+        default: the large policy, SimCLR's for small pictures [Table 2].
+        preset, sets: as in the lab `strength`, with smaller batches for more steps.
+        pictures: that a training sees, of any data set, repeats counted.
+        rows: pictures looked at for the measures.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    propose: tuple[str, ...] = PROPOSE
+    held_out: tuple[str, ...] = HELD_OUT
+    strengths: tuple[float, ...] = (0.05, 0.2, 0.5, 0.8)
+    default: float = 0.5
+    preset: str = "geometry"
+    sets: tuple[str, ...] = (
+        "network.encoder=ResNet(depth=9, width=0.25, stem='strided')",
+        "network.projector=Projector(d=96, depth=1, last='none')",
+        "optimiser.name=adamw",
+        "optimiser.lr=3e-3",
+        "optimiser.weight_decay=1e-4",
+        "schedule.warmup=0.5",
+        "batch=64",
+    )
+    pictures: int = 20_000
+    rows: int = 1024
+
+
+QUICK = Settings(
+    seeds=(0,),
+    propose=("digits(renderings=(1, 1), test=0.8)",),
+    held_out=("digits(renderings=(1, 1), test=0.8, hue=0.0, clutter=0.0)",),
+    strengths=(0.05, 0.5),
+    sets=(
+        "network.encoder=ResNet(depth=9, width=0.125, stem='strided')",
+        "network.projector=Projector(d=48, depth=1, last='none')",
+        "optimiser.name=adamw",
+        "optimiser.lr=3e-3",
+        "schedule.warmup=0",
+    ),
+    pictures=300,
+    rows=200,
+)
+LAPTOP = Settings()
+PAPER = Settings(
+    seeds=(0, 1, 2, 3, 4),
+    propose=(*PROPOSE[:2], "cifar10", "omniglot even"),
+    held_out=(*HELD_OUT[:2], "cifar100", "omniglot odd"),
+    sets=(),
+    pictures=25_000_000,
+    rows=4096,
+)
+
+MEASURES = (
+    *("effective_rank", "z_effective_rank", "uniformity", "z_uniformity", "alignment"),
+    *("z_alignment", "pair_rank", "z_pair_rank", "recall", "movement_ratio", "z_movement_ratio"),
+    *("projector_effective_rank", "displacement_unexplained", "views_annihilated", "views_gain"),
+    *("views_effective_span", "span_dimension", "hardest_distance", "gap", "effective_negatives"),
+)
+"""What needs no label; each is taken on the training's own views and on the large policy's."""
+
+
+# ---- data ----
+
+
+@contextmanager
+def opened(name: str) -> Iterator[str | None]:
+    """The text of a data set for a training, or None where it is not on this machine.
+
+    Half of Omniglot, by alphabet, is written to a file for as long as it is needed: a quarter of
+    the drawers is held out.
+    """
+    if not name.startswith("omniglot"):
+        yield name if here(name) else None
+        return
+    path = Path(os.environ.get("CHIARO_DATA", ".")) / "omniglot_small.npz"
+    if not path.is_file():
+        yield None
+        return
+    with np.load(path, allow_pickle=False) as stored:
+        arrays = {key: stored[key] for key in ("images", "labels", "alphabet", "drawer")}
+    alphabets = np.unique(arrays["alphabet"])
+    half = alphabets[0 if name.endswith("even") else 1 :: 2]
+    kept = np.isin(arrays["alphabet"], half)
+    labels = np.unique(arrays["labels"][kept], return_inverse=True)[1]
+    split = (arrays["drawer"][kept] % 4 == 0).astype(np.uint8)
+    images = np.repeat(arrays["images"][kept][:, :, :, None], 3, axis=3)
+    images = images * np.uint8(255) if images.max() == 1 else images
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/{name.replace(' ', '_')}.npz"
+        np.savez(file, images=images, labels=labels, split=split)
+        yield file
+
+
+# ---- one training ----
+
+
+def unlabelled(seen: Any, networks: Any, asked: Any) -> dict[str, float]:
+    """All measures that need no label, of one look."""
+    e = seen.embeddings
+    found = cs.diagnostics.geometry(e, networks.projectors[0], seen.second, seen.first)
+    taken = cs.diagnostics.anatomy(e.z1, e.z2, cs.engine.contrast_of(asked), rows=asked.batch)
+    recall = cs.diagnostics.retrieval(e.h1, e.h2)["image_to_text"]["recall_1"]
+    numbers = found | {
+        "gap": taken.gap,
+        "effective_negatives": taken.effective_negatives,
+        "recall": float(recall),
+    }
+    for prefix, h, h1, h2 in (("", e.h, e.h1, e.h2), ("z_", e.z, e.z1, e.z2)):
+        numbers[f"{prefix}effective_rank"] = cs.diagnostics.effective_rank(h)
+        numbers[f"{prefix}uniformity"] = cs.diagnostics.uniformity(h)
+        numbers[f"{prefix}alignment"] = cs.diagnostics.alignment(h1, h2)
+        numbers[f"{prefix}pair_rank"] = cs.diagnostics.pair_rank(h1, h2)
+    return {name: float(numbers[name]) for name in MEASURES}
+
+
+def tried(settings: Settings, name: str, strength: float, seed: int) -> dict[str, Any]:
+    """One training: measures without labels, and accuracy with them."""
+    with opened(name) as source:
+        data = cs.data.open_data(source)
+        training = len(data) if data.split is None else int((np.asarray(data.split) == 0).sum())
+        asked = cs.engine.read_settings(
+            settings.preset,
+            [
+                *settings.sets,
+                f"views.first=SimCLR(size=32, strength={strength})",
+                f"data.source={source}",
+                f"epochs={max(1, round(settings.pictures / training))}",
+                f"seed={seed}",
+            ],
+        )
+        networks, _ = trained(asked, lambda networks, epoch: None)
+        large = dataclasses.replace(
+            asked.views, first=f"SimCLR(size=32, strength={settings.default})"
+        )
+        same = dataclasses.replace(asked, views=large)
+        own, other = (cs.engine.look(networks, one, settings.rows) for one in (asked, same))
+        whole = cs.embed(networks, source, views=asked.views)
+    accuracy = scored(whole)["encoder"]
+    return {
+        "own": unlabelled(own, networks, asked),
+        "large": unlabelled(other, networks, asked),
+        "knn": accuracy["knn_20"],
+        "linear": accuracy["linear"],
+    }
+
+
+def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
+    """A piece for each data set, strength and seed."""
+    found: dict[str, Any] = {}
+    for name in (*settings.propose, *settings.held_out):
+        with opened(name) as there:
+            if there is None:
+                continue
+        found[name] = [
+            [
+                keep(
+                    f"{name} {strength} {seed}",
+                    lambda n=name, s=strength, seed=seed: tried(settings, n, s, seed),
+                )
+                for seed in settings.seeds
+            ]
+            for strength in settings.strengths
+        ]
+    return {
+        "strengths": list(settings.strengths),
+        "default": settings.default,
+        "n_seeds": len(settings.seeds),
+        "propose": [name for name in settings.propose if name in found],
+        "held_out": [name for name in settings.held_out if name in found],
+        "sets": found,
+    }
+
+
+# ---- rules ----
+
+
+def accuracies(result: dict[str, Any], name: str) -> np.ndarray:
+    """Accuracy of 20 neighbours by strength, the mean over seeds."""
+    return np.array([np.mean([one["knn"] for one in row]) for row in result["sets"][name]])
+
+
+def chosen(result: dict[str, Any], name: str, rule: tuple[str, str, float]) -> int:
+    """Which strength a rule takes on a data set, without a label."""
+    view, measure, sign = rule
+    rows = result["sets"][name]
+    values = [np.mean([one[view][measure] for one in row]) for row in rows]
+    return int(np.argmax(sign * np.array(values)))
+
+
+def outcome(result: dict[str, Any], names: list[str], rule: tuple[str, str, float]) -> Any:
+    """Share of the gain recovered over some data sets, and the shortfall on each."""
+    default = result["strengths"].index(result["default"])
+    gained = possible = 0.0
+    shortfall = {}
+    for name in names:
+        scores = accuracies(result, name)
+        at = chosen(result, name, rule)
+        gained += scores[at] - scores[default]
+        possible += scores.max() - scores[default]
+        shortfall[name] = float(scores.max() - scores[at])
+    return (float(gained / possible) if possible > 0 else 1.0), shortfall
+
+
+def proposed(result: dict[str, Any]) -> list[tuple[float, tuple[str, str, float]]]:
+    """All rules by what they recover on the sets for proposing, the best first."""
+    rules = [
+        (view, measure, sign)
+        for measure in MEASURES
+        for view in ("own", "large")
+        for sign in (1.0, -1.0)
+    ]
+    ranked = [(outcome(result, result["propose"], rule)[0], rule) for rule in rules]
+    return sorted(ranked, key=lambda pair: -pair[0])
+
+
+def said(rule: tuple[str, str, float]) -> str:
+    """A rule in words."""
+    view, measure, sign = rule
+    return f"{'largest' if sign > 0 else 'smallest'} {measure} on {view} views"
+
+
+def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
+    """What the one proposed rule does on data it was not proposed on."""
+    n = len(result["held_out"])
+    if not result["propose"] or not n:
+        why = "data sets to propose on and to hold out"
+        return [CHOICE.not_run(why), SHORTFALL.not_run(why)]
+    at_proposing, rule = proposed(result)[0]
+    recovered, shortfall = outcome(result, result["held_out"], rule)
+    many = {"n_held_out": n, "n_seeds": result["n_seeds"]}
+    return [
+        CHOICE.judge(
+            recovered=recovered, rule_taken=said(rule), recovered_at_proposing=at_proposing, **many
+        ),
+        SHORTFALL.judge(shortfall=list(shortfall.values()), **many),
+    ]
+
+
+@style.drawn
+def figure(result: dict[str, Any]) -> Any:
+    """Accuracy against strength with what was chosen; and how rules carry over."""
+    names = [*result["propose"], *result["held_out"]]
+    columns = min(4, len(names))
+    lines = -(-len(names) // columns)
+    canvas, axes = style.canvas(lines + 1, columns, width=2.8)
+    ranked = proposed(result)
+    rule = ranked[0][1]
+    for axis, name in zip(axes[:lines].flat, names, strict=False):
+        scores = accuracies(result, name)
+        at = chosen(result, name, rule)
+        axis.plot(result["strengths"], scores, marker="o", color=style.COLOURS[0])
+        strength = result["strengths"][at]
+        axis.plot([strength], [scores[at]], "s", color=style.COLOURS[1], markersize=8, zorder=0)
+        axis.axvline(result["default"], color=style.GREY, linestyle=":", linewidth=1)
+        side = "proposing" if name in result["propose"] else "held out"
+        style.label(axis, "strength", "accuracy, 20 neighbours", f"{side}: {name[:24]}")
+    for axis in axes[:lines].flat[len(names) :]:
+        axis.axis("off")
+    for axis in axes[lines][1:]:
+        axis.axis("off")
+    carried = axes[lines][0]
+    if result["propose"] and result["held_out"]:
+        there = [outcome(result, result["held_out"], r)[0] for _, r in ranked]
+        here_ = [score for score, _ in ranked]
+        carried.plot(np.clip(here_, -2, 1), np.clip(there, -2, 1), "o", color=style.GREY)
+        carried.plot(max(here_[0], -2), max(there[0], -2), "s", color=style.COLOURS[1])
+    carried.axhline(0.8, color=style.GREY, linestyle=":", linewidth=1)
+    style.label(carried, "recovered, proposing", "recovered, held out", "every rule (ours: square)")
+    return canvas
