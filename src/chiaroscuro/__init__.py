@@ -167,7 +167,12 @@ def parse(text: str) -> Any:
 
 
 def diagnose(
-    subject: Any, objective: Any = None, batch: int | None = None, rows: int = 50_000, seed: int = 0
+    subject: Any,
+    objective: Any = None,
+    batch: int | None = None,
+    rows: int = 50_000,
+    seed: int = 0,
+    task: Any = None,
 ) -> Any:
     """What is wrong with embeddings, if anything, and what to change: a `Diagnosis`.
 
@@ -181,6 +186,9 @@ def diagnose(
         batch: pairs of a step; a run knows its own.
         rows: look at so many at most, drawn by the seed.
         seed: of everything that is drawn.
+        task: what the embeddings are meant for, as arrays `symbols`, `contexts` and `labels` (or an
+            `.npz` of them), with `pair_symbols` and `pair_contexts` of the contrastive data if they
+            differ: will these data help?
 
     Example:
         >>> import numpy as np
@@ -194,19 +202,21 @@ def diagnose(
 
     path = isinstance(subject, str | os.PathLike)
     run = Run.open(subject) if path and os.path.isdir(subject) else subject
+    aim = diagnostics.read_task(task)
     if isinstance(run, Run):
-        return _diagnose_run(run, min(rows, 2048), seed)
+        return _diagnose_run(run, min(rows, 2048), seed, aim)
     loss = parse(objective) if isinstance(objective, str) else objective
-    return diagnostics.diagnose(subject, diagnostics.About(loss, batch), rows, seed)
+    return diagnostics.diagnose(subject, diagnostics.About(loss, batch, task=aim), rows, seed)
 
 
-def _diagnose_run(run: Any, rows: int, seed: int) -> Any:
+def _diagnose_run(run: Any, rows: int, seed: int, task: Any) -> Any:
     import dataclasses
 
     from chiaroscuro import diagnostics, engine
 
     settings = engine.Settings.of(run.settings())
-    projector = engine.load_networks(run).projectors[0]
+    networks = engine.load_networks(run)
+    projector = networks.projectors[0]
     bends = getattr(projector, "last", "none") == "unit"  # dividing by a norm is not affine
     first, second = engine.view_parameters(settings, rows) or (None, None)
     about = diagnostics.About(
@@ -218,6 +228,9 @@ def _diagnose_run(run: Any, rows: int, seed: int) -> Any:
         projector=None if bends else projector,
         parameters=second,
         first_parameters=first,
+        model=networks.encoders[0],
+        inputs=engine.inputs_of(settings, rows),
+        task=task,
     )
     found = diagnostics.diagnose(engine.examine(run, rows), about, rows, seed)
     found = dataclasses.replace(found, subject=run.folder.name or str(run.folder))

@@ -143,6 +143,9 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     diagnose.add_argument("subject", metavar="RUN|FILE.npz|FILE.npy")
     diagnose.add_argument("--objective", metavar="SPEC", help="of a FILE; a RUN knows its own")
     diagnose.add_argument("--batch", metavar="N", type=int, help="of a FILE; a RUN knows its own")
+    diagnose.add_argument(
+        "--task", metavar="FILE.npz", help="symbols, contexts, labels: will these data help it?"
+    )
     diagnose.add_argument("--json", action="store_true", help="one JSON document")
     diagnose.add_argument("--out", metavar="DIR", help="diagnosis.json and figures")
     diagnose.set_defaults(verb=_diagnose)
@@ -302,7 +305,7 @@ def _diagnose(call: argparse.Namespace) -> int:
             "`chiaro diagnose --objective --batch` are for a file; the run "
             f"`{call.subject}` knows its own."
         )
-    found = chiaroscuro.diagnose(call.subject, call.objective, call.batch)
+    found = chiaroscuro.diagnose(call.subject, call.objective, call.batch, task=call.task)
     if call.json:
         print(json.dumps(found.json(), indent=2))
     else:
