@@ -1,0 +1,354 @@
+"""Props 1, 4-6, Cor. 1, Lemma 1, Conjecture 1: what is optimal, and what the projector shields.
+
+Paper: rusak2022, Sec. 3 and App. D.
+
+Errata. Props 1 and 4 say that a collapsed encoder (image: content, kernel: style) is at the optimum
+of the loss. At any finite scale it is not; 0 is an infimum, approached as the scale of content
+grows, and a full-rank encoder that keeps style approaches it just as well. Cor. 1 holds. Prop. 5
+bounds the rank of the gradient by d_c for "any" weight matrix: it does for the last one (and for a
+linear encoder), where one factor D serves all samples; in earlier layers of a nonlinear network
+D J(x) differs from sample to sample and ranks add up. Prop. 6 prints rank(f_D) = d; rank(f) = d is
+meant, D and f_D = D f have rank d_c, and their normalised representations agree.
+
+Lemma 1 is measured on a toy with labels: content is the class, and the class means of the trained
+representation on the sphere should form a simplex equiangular tight frame (ETF), cosines
+-1/(K-1), with nothing left inside a class. Conjecture 1: the projector shields, so style should be
+readable before it and not after it.
+
+Deviations: the paper proves and does not measure, but for Conjecture 1 (Fig. 1). The toy, its
+encoder and all sizes are ours. The projector is the last two of the seven layers of C4's encoder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import chiaroscuro as cs
+from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs.rusak2022 import layers
+
+__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+
+INFIMUM = Erratum(
+    "C9.infimum",
+    "Props 1 and 4",
+    "an encoder onto content, blind to style, is at the optimum of the loss.",
+    "loss < 1e-6",
+    "0 is an infimum as content's scale grows, and full-rank encoders reach it too.",
+    "collapsed < 1e-6 and full_rank < 1e-6",
+)
+SUBOPTIMAL = Stated(
+    "C9.suboptimal",
+    "with content, scaling content alone beats f = g^-1; without content no scale is endless",
+    "Cor. 1",
+    "W_GT is not the optimum when d_c > 0",
+    "content_scaled < inverse and far_without_content > best_without_content",
+)
+NONLINEAR = Stated(
+    "C9.nonlinear",
+    "for a nonlinear g the losses of D g^-1 are those of the linear case",
+    "Prop. 1: the same strategy as in Prop. 4",
+    "same",
+    "difference < 1e-6",
+)
+RANK = Erratum(
+    "C9.rank",
+    "Prop. 5",
+    "with a projection D after f, the gradient of any weight matrix has rank at most d_c.",
+    "rank_first <= content",
+    "that of the last matrix before D has, and of a linear encoder; earlier ones need not.",
+    "rank_last <= content and rank_linear <= content",
+)
+FIX = Erratum(
+    "C9.fix",
+    "Prop. 6",
+    "f_D = D f has rank d = d_c + d_s.",
+    "rank_composed == d",
+    "f has rank d and f_D rank d_c; normalised, f_D is the collapsed representation.",
+    "rank_f == d and rank_composed == content and difference < 1e-12",
+)
+ETF = Stated(
+    "C9.etf",
+    "class means form a simplex ETF, and style is gone from the output",
+    "Lemma 1",
+    "cosines -1/(K-1), nothing inside classes",
+    "cosine_error < 0.1 and within < 0.1",
+    enough="steps_etf >= 500",
+)
+SHIELD = Stated(
+    "C9.shield",
+    "style is readable before the projector and less so after it, on box and sphere",
+    "Conjecture 1",
+    "shields",
+    "drop_box > 0.1 and drop_sphere > 0.1",
+    enough="steps >= 2000",
+)
+CLAIMS = (INFIMUM, SUBOPTIMAL, NONLINEAR, RANK, FIX, ETF, SHIELD)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Sizes of all parts.
+
+    Args:
+        seeds: of samples, mixings and weights.
+        n: samples for losses and gradients.
+        d, content, std, kappa, depth_g, depth, width, tau, tau_sphere, tau_content: as in C4.
+        steps, batch, lr, rows: as in C4.
+        scales: of content.
+        classes, d_etf, noise: K classes, dimension of the output, and std of style, of the toy.
+        steps_etf: of its training.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    n: int = 300
+    d: int = 10
+    content: int = 5
+    std: float = 0.25
+    kappa: float = 5.0
+    depth_g: int = 3
+    depth: int = 7
+    width: int = 64
+    tau: float = 1.0
+    tau_sphere: float = 0.3
+    tau_content: float = 1.0
+    steps: int = 2000
+    batch: int = 256
+    lr: float = 2e-3
+    rows: int = 4000
+    scales: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0, 1000.0)
+    classes: int = 5
+    d_etf: int = 8
+    noise: float = 1.0
+    steps_etf: int = 1000
+
+
+QUICK = Settings(seeds=(0,), n=100, depth=4, width=32, steps=10, batch=64, rows=400, steps_etf=20)
+LAPTOP = Settings()
+PAPER = Settings(
+    seeds=tuple(range(5)), width=200, steps=100_000, batch=5120, lr=1e-4, steps_etf=10_000
+)
+
+
+def loss(z: Tensor, z2: Tensor) -> Tensor:
+    """Eq. (4), the mean over anchors."""
+    return cs.InfoNCE(cs.Gaussian(tau=1.0), cs.SameView(), anchors="first")(z, z2)
+
+
+def scaling(settings: Settings, seed: int) -> dict[str, Any]:
+    """Losses of encoders that scale content: collapsed, full-rank, and with no content at all."""
+    c, d = settings.content, settings.d
+    source = layers.process(settings, "box", seed)
+    pairs = source.sample(settings.n, seed=seed)
+    z, z2 = torch.from_numpy(pairs.z1), torch.from_numpy(pairs.z2)
+    back = [torch.from_numpy(source.invert(x)) for x in (pairs.x1, pairs.x2)]
+    found: dict[str, Any] = {"collapsed": [], "full_rank": [], "nonlinear": []}
+    for a in settings.scales:
+        D = torch.tensor([a] * c + [0.0] * (d - c), dtype=torch.float64)
+        found["collapsed"].append(float(loss(z * D, z2 * D)))
+        found["nonlinear"].append(float(loss(back[0] * D, back[1] * D)))
+        D[c:] = 1.0
+        found["full_rank"].append(float(loss(z * D, z2 * D)))
+    found["inverse"] = float(loss(z, z2))
+    style_only = [x[:, c:] for x in (z, z2)]
+    found["no_content"] = [float(loss(*(a * x for x in style_only))) for a in settings.scales]
+    return found
+
+
+def ranks(settings: Settings, seed: int) -> dict[str, Any]:
+    """Ranks of gradients behind a projection D, and Prop. 6 on the sphere."""
+    c, d = settings.content, settings.d
+    pairs = layers.process(settings, "box", seed).sample(settings.n, seed=seed)
+    x, x2 = torch.from_numpy(pairs.x1), torch.from_numpy(pairs.x2)
+    D = torch.tensor([1.0] * c + [0.0] * (d - c), dtype=torch.float64)
+    torch.manual_seed(seed)
+    f = cs.models.MLP(d, d, depth=3, width=2 * d, activation="leaky_relu").double()
+    W = torch.linalg.qr(torch.randn(d, d, dtype=torch.float64))[0].requires_grad_()
+    loss(f(x) * D, f(x2) * D).backward()
+    linear = [module for module in f.layers if isinstance(module, nn.Linear)]
+    (of_W,) = torch.autograd.grad(loss(x @ W.T * D, x2 @ W.T * D), W)
+    rank = lambda G: int(torch.linalg.matrix_rank(G, rtol=1e-9))
+    h = f(x).detach()
+    flat = h * D  # the collapsed representation
+    alike = lambda z: (z / z.norm(dim=1, keepdim=True)) @ (z / z.norm(dim=1, keepdim=True)).T
+    # a full-rank f whose content is a positive multiple of it
+    full = torch.cat([3 * h[:, :c], h[:, c:]], dim=1)
+    return {
+        "first": rank(linear[0].weight.grad),
+        "last": rank(linear[-1].weight.grad),
+        "linear": rank(of_W),
+        "f": rank(full),
+        "composed": rank(full * D),
+        "difference": float((alike(full * D) - alike(flat)).abs().max()),
+    }
+
+
+def frame(settings: Settings, seed: int) -> dict[str, Any]:
+    """Class means on the sphere after training on pairs of a class."""
+    K, d = settings.classes, settings.d
+    draw = torch.Generator().manual_seed(seed)
+    centres = 3 * torch.randn(K, d, generator=draw)
+    torch.manual_seed(seed)
+    f = cs.models.MLP(d, settings.d_etf, depth=3, width=64, init="orthogonal")
+    adam = torch.optim.Adam(f.parameters(), lr=settings.lr)
+    loss_of = cs.InfoNCE(cs.Cosine(tau=settings.tau_sphere), cs.SameView(), anchors="first")
+
+    def batch(n: int) -> tuple[Tensor, list[Tensor]]:
+        labels = torch.randint(K, (n,), generator=draw)
+        noise = settings.noise * torch.randn(2, n, d, generator=draw)
+        return labels, [centres[labels] + each for each in noise]
+
+    for _ in range(settings.steps_etf):
+        _, (x1, x2) = batch(settings.batch)
+        adam.zero_grad()
+        loss_of(f(x1), f(x2)).backward()
+        adam.step()
+    labels, (x, _) = batch(2000)
+    with torch.no_grad():
+        u = f(x)
+        u = u / u.norm(dim=1, keepdim=True)
+    means = torch.stack([u[labels == k].mean(dim=0) for k in range(K)])
+    left = (u - means[labels]).square().sum(dim=1).mean() / (u - u.mean(dim=0)).square().sum(
+        1
+    ).mean()
+    apart = means - means.mean(dim=0)
+    apart = apart / apart.norm(dim=1, keepdim=True)
+    cosines = means / means.norm(dim=1, keepdim=True)
+    table = cosines @ cosines.T
+    off = table[~torch.eye(K, dtype=torch.bool)]
+    return {
+        "cosines": table.tolist(),
+        "error": float((off + 1 / (K - 1)).abs().max()),
+        "within": float(left),
+    }
+
+
+def shielded(settings: Settings, space: str, seed: int) -> dict[str, Any]:
+    """R^2 of style and content before and after the last two layers."""
+    norm = space == "sphere"
+    f, source = layers.trained(settings, space, norm, False, seed)
+    return layers.read(settings, f, source, norm)
+
+
+def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
+    """All parts over the seeds."""
+    found: dict[str, Any] = {
+        name: getattr(settings, name) for name in ("steps", "steps_etf", "content", "d", "classes")
+    }
+    found["scales"] = list(settings.scales)
+    found["scaling"] = [scaling(settings, seed) for seed in settings.seeds]
+    found["ranks"] = [ranks(settings, seed) for seed in settings.seeds]
+    found["etf"] = [keep(f"etf {s}", lambda s=s: frame(settings, s)) for s in settings.seeds]
+    for space in ("box", "sphere"):
+        found[space] = [
+            keep(f"{space} {s}", lambda sp=space, s=s: shielded(settings, sp, s))
+            for s in settings.seeds
+        ]
+    return found
+
+
+def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
+    """Optima, ranks, the frame and the shield."""
+    rows, ranked = result["scaling"], result["ranks"]
+    of = lambda what: [row[what] for row in ranked]
+    drop = lambda space: [row["style"][-3] - row["style"][-1] for row in result[space]]
+    return [
+        INFIMUM.judge(
+            printed={"loss": [row["collapsed"][0] for row in rows]},
+            corrected={
+                name: [row[name][-1] for row in rows] for name in ("collapsed", "full_rank")
+            },
+        ),
+        SUBOPTIMAL.judge(
+            content_scaled=[row["full_rank"][-1] for row in rows],
+            inverse=[row["inverse"] for row in rows],
+            far_without_content=[row["no_content"][-1] for row in rows],
+            best_without_content=[min(row["no_content"]) for row in rows],
+        ),
+        NONLINEAR.judge(
+            difference=[
+                max(abs(a - b) for a, b in zip(row["collapsed"], row["nonlinear"], strict=True))
+                for row in rows
+            ]
+        ),
+        RANK.judge(
+            printed={"rank_first": of("first"), "content": result["content"]},
+            corrected={
+                "rank_last": of("last"),
+                "rank_linear": of("linear"),
+                "content": result["content"],
+            },
+        ),
+        FIX.judge(
+            printed={"rank_composed": of("composed"), "d": result["d"]},
+            corrected={
+                "rank_f": of("f"),
+                "rank_composed": of("composed"),
+                "difference": of("difference"),
+                "d": result["d"],
+                "content": result["content"],
+            },
+        ),
+        ETF.judge(
+            cosine_error=[row["error"] for row in result["etf"]],
+            within=[row["within"] for row in result["etf"]],
+            steps_etf=result["steps_etf"],
+        ),
+        SHIELD.judge(drop_box=drop("box"), drop_sphere=drop("sphere"), steps=result["steps"]),
+    ]
+
+
+@style.drawn
+def figure(result: dict[str, Any]) -> Any:
+    """The loss against content's scale, the class means, and R^2 before and after."""
+    canvas, axes = style.canvas(1, 3, width=3.1)
+    scale, means, shield = axes[0]
+    row = result["scaling"][0]
+    for i, (name, text) in enumerate(
+        (
+            ("collapsed", "content alone"),
+            ("full_rank", "content scaled, style kept"),
+            ("no_content", "no content, all scaled"),
+        )
+    ):
+        scale.plot(result["scales"], row[name], "o-", color=style.COLOURS[i], label=text)
+    scale.axhline(row["inverse"], color=style.GREY, linestyle="--", label="f = g^-1")
+    scale.set_xscale("log")
+    scale.set_yscale("symlog", linthresh=0.01)
+    scale.set_ylim(bottom=-0.005)
+    scale.legend(loc="center right")
+    style.label(scale, "scale", "eq. (4), mean", "an infimum, not an optimum")
+    K = result["classes"]
+    table = np.array(result["etf"][0]["cosines"])
+    picture = means.imshow(table, vmin=-1, vmax=1, cmap="Greys")
+    for i in range(K):
+        for j in range(K):
+            ink = "white" if table[i, j] > 0.3 else "black"
+            means.text(j, i, f"{table[i, j]:.2f}", ha="center", va="center", fontsize=7, color=ink)
+    means.grid(False)
+    means.set_xticks(range(K))
+    means.set_yticks(range(K))
+    canvas.colorbar(picture, ax=means, shrink=0.8)
+    style.label(means, "class", "class", f"cosines of class means, ETF {-1 / (K - 1):.2f}")
+    for i, space in enumerate(("box", "sphere")):
+        for j, what in enumerate(("content", "style")):
+            for k, (at, alpha) in enumerate(((-3, 1.0), (-1, 0.45))):
+                values = [each[what][at] for each in result[space]]
+                place = 2.6 * i + 1.1 * j + 0.45 * k
+                shield.bar(place, np.mean(values), 0.42, color=style.COLOURS[j], alpha=alpha)
+                shield.plot([place] * len(values), values, ".", color="black", markersize=3)
+    shield.set_xticks(
+        [0.22, 1.32, 2.82, 3.92], ["box\ncontent", "box\nstyle", "sphere\ncontent", "sphere\nstyle"]
+    )
+    style.label(
+        shield,
+        "before (full) and after (pale) the projector",
+        "R^2, held out",
+        "the projector shields",
+    )
+    return canvas
