@@ -11,6 +11,7 @@ Example:
 
 from chiaroscuro.data.arrays import from_arrays, read_arrays
 from chiaroscuro.data.cifar import read_cifar
+from chiaroscuro.data.corpus import Corpus, Synonyms, read_corpus, read_synonyms
 from chiaroscuro.data.counter import uniforms, words
 from chiaroscuro.data.dataset import SPLITS, Column, Dataset, Skipped, Source
 from chiaroscuro.data.digits import WanderingDigits
@@ -34,9 +35,10 @@ from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.pictures import decode
 from chiaroscuro.data.processes import Process, Sample
 from chiaroscuro.data.spaces import Box, Euclidean, Space, Sphere
+from chiaroscuro.data.symbols import SymbolTask
 from chiaroscuro.data.tables import from_hugging_face, read_hugging_face, read_parquet
 from chiaroscuro.data.tars import TarStream, read_tar
-from chiaroscuro.data.tasks import modular_addition
+from chiaroscuro.data.tasks import contrastive_mod_add, mod_add, modular_addition
 from chiaroscuro.data.text import read_text
 from chiaroscuro.data.tinyimagenet import read_tiny_imagenet
 
@@ -46,6 +48,7 @@ __all__ = [
     "Available",
     "Box",
     "Column",
+    "Corpus",
     "Dataset",
     "Delta",
     "Euclidean",
@@ -64,25 +67,31 @@ __all__ = [
     "Source",
     "Space",
     "Sphere",
+    "SymbolTask",
+    "Synonyms",
     "TarStream",
     "Uniform",
     "VonMisesFisher",
     "WanderingDigits",
     "available",
+    "contrastive_mod_add",
     "decode",
     "from_arrays",
     "from_hugging_face",
     "get",
+    "mod_add",
     "modular_addition",
     "open_data",
     "read_arrays",
     "read_cifar",
+    "read_corpus",
     "read_emoji",
     "read_folder",
     "read_hugging_face",
     "read_mnist",
     "read_pairs",
     "read_parquet",
+    "read_synonyms",
     "read_tar",
     "read_text",
     "read_tiny_imagenet",
