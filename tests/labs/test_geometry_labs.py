@@ -1,0 +1,167 @@
+"""Labs of encoder and projector: their settings at the paper's scale run; their rules can fail."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import chiaroscuro as cs
+from chiaroscuro import labs
+from chiaroscuro.labs.cosentino2022 import choice, projectors, strength
+from chiaroscuro.labs.rusak2022 import direct, standardised
+from chiaroscuro.labs.trained import scored, trained
+
+TINY = "digits(renderings=(1, 1), test=0.99)"
+
+
+def test_every_claim_of_the_list_has_a_lab():
+    topics = {topic for lab in labs.found() for topic in lab.topics}
+    assert {f"G{i}" for i in range(1, 11)} <= topics
+    assert {"C7", "C8"} <= topics
+
+
+def paper_settings():
+    there = dataclasses.replace(strength.PAPER, source=TINY)
+    yield "strength", strength.training(there, 0.5, 0)
+    there = dataclasses.replace(standardised.PAPER, source=TINY)
+    for row in standardised.ROWS:
+        yield f"standardised {row}", standardised.training(there, row, 0)
+    yield "direct", direct.training(dataclasses.replace(direct.PAPER, source=TINY), 0)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in paper_settings()])
+def test_one_step_at_the_papers_scale(name):
+    """The paper's networks, loss and optimiser, in a batch that fits a test."""
+    asked = dict(paper_settings())[name]
+    depth = 18 if name == "strength" else 50
+    assert f"depth={depth}" in asked.network.encoder
+    networks = cs.engine.build(asked.network, 0).train()
+    move = cs.engine.optimiser(asked.optimiser, networks)
+    data = cs.data.open_data(TINY).part("train")
+    x1, x2 = cs.engine.Pairs.of(asked, data)(np.arange(4), 0)
+    before = [p.detach().clone() for p in networks.parameters()]
+    loss = asked.make_objective()(*networks(x1, x2))
+    assert torch.isfinite(loss)
+    loss.backward()
+    move.step()
+    after = list(networks.parameters())
+    moved = [not a.equal(b) for a, b in zip(before, after, strict=True)]
+    assert np.mean(moved) > 0.5
+
+
+def test_the_papers_projectors_are_linear_and_deep():
+    shapes = {(2, width) for width in projectors.PAPER.widths}
+    assert len(shapes) == 3
+    assert projectors.PAPER.depths[0] == 1
+    assert projectors.PAPER.d_proj == 128
+
+
+# ---- the choice of a strength ----
+
+
+def planted(good):
+    """Results in which `recall` on large views is largest at the best strength if `good`."""
+    draw = np.random.default_rng(0)
+    strengths = [0.05, 0.25, 0.5]
+    sets = {}
+    for name in ("a", "b", "c", "d"):
+        best = draw.integers(0, 2)
+        rows = []
+        for at in range(3):
+            numbers = {m: float(draw.normal()) for m in choice.MEASURES}
+            other = dict(numbers, recall=float(at == best) if good else float(at == 2))
+            for measure in set(choice.MEASURES) - {"recall"}:
+                other[measure] = numbers[measure] = 0.0  # the first, whatever is best
+            knn = 0.5 + 0.1 * (at == best) - 0.1 * (at == 2)
+            rows.append([{"own": numbers, "large": other, "knn": knn, "linear": knn}] * 3)
+        sets[name] = rows
+    return {
+        "strengths": strengths,
+        "default": 0.5,
+        "n_seeds": 3,
+        "propose": ["a", "b"],
+        "held_out": ["c", "d"],
+        "sets": sets,
+    }
+
+
+def test_a_rule_that_finds_the_best_is_proposed():
+    result = planted(True)
+    score, rule = choice.proposed(result)[0]
+    assert score == 1
+    recovered, shortfall = choice.outcome(result, ["c", "d"], ("large", "recall", 1.0))
+    assert recovered == 1
+    assert set(shortfall.values()) == {0}
+    assert choice.said(rule).startswith(("largest", "smallest"))
+
+
+def test_a_rule_that_keeps_the_default_recovers_nothing():
+    result = planted(False)
+    recovered, shortfall = choice.outcome(result, ["c", "d"], ("large", "recall", 1.0))
+    assert recovered == 0
+    assert max(shortfall.values()) == pytest.approx(0.2)
+
+
+def test_no_data_is_said():
+    result = planted(True) | {"held_out": []}
+    assert {claim.verdict for claim in choice.claims(result)} == {"not_run"}
+
+
+def test_half_of_omniglot_needs_its_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("CHIARO_DATA", str(tmp_path))
+    with choice.opened("omniglot even") as source:
+        assert source is None
+    alphabet = np.repeat(["x", "y", "w"], 8)
+    np.savez(
+        tmp_path / "omniglot_small.npz",
+        images=np.ones((24, 9, 9), np.uint8),
+        labels=np.repeat(np.arange(6), 4),
+        alphabet=alphabet,
+        drawer=np.tile(np.arange(1, 5), 6),
+    )
+    with choice.opened("omniglot even") as source:
+        data = cs.data.open_data(source)
+        assert len(data) == 16
+        assert sorted(set(data.labels.tolist())) == [0, 1, 2, 3]
+        assert data.split.sum() == 4
+        assert data[[0]]["images"].max() == 255
+    with choice.opened("omniglot odd") as source:
+        assert len(cs.data.open_data(source)) == 8
+
+
+# ---- DirectCLR ----
+
+
+def test_weights_without_a_gradient_fall_by_the_exponent():
+    o = cs.engine.read_settings("directclr", ["optimiser={name='sgd', lr=0.1, weight_decay=0.1}"])
+    o = dataclasses.replace(o, epochs=2)
+    w = torch.nn.Parameter(torch.ones(2, 2))
+    move = cs.engine.optimiser(o.optimiser, torch.nn.ParameterList([w]))
+    for step in range(400):
+        w.grad = torch.zeros_like(w)
+        for group in move.param_groups:
+            group["lr"] = o.optimiser.lr * o.schedule.factor(step, 400, 200)
+        move.step()
+    left = float(-torch.log(w.detach()[0, 0]))
+    assert left == pytest.approx(direct.exponent(o, 400), rel=0.15)
+
+
+# ---- trainings ----
+
+
+def test_looks_on_the_way():
+    small = "network.encoder='ResNet(9, 0.125, stem=\"strided\")'", "epochs=2", "batch=8"
+    settings = cs.engine.read_settings("digits", [*small, f"data.source={TINY}"])
+    networks, seen = trained(settings, lambda n, epoch: (epoch, n.training), [0, 2])
+    assert seen == [(0, False), (2, False)]
+    assert not networks.training
+
+
+def test_scores_are_those_of_evaluate():
+    draw = np.random.default_rng(0)
+    h, y = draw.normal(size=(90, 5)), draw.integers(0, 3, 90)
+    both = cs.Embeddings(h=h, z=h[:, :2], labels=y, split=np.repeat([0, 1, 0], 30))
+    found = cs.diagnostics.evaluate(both, probes=["ridge"])["results"]
+    assert scored(both)["projector"]["knn_20"] == found["projector"]["knn_20"]
+    assert scored(both)["encoder"]["linear"] == found["encoder"]["linear"]
