@@ -86,7 +86,7 @@ def geometry(
         lambda: f"`geometry` needs two views, h1, h2, z1 and z2; missing are {missing}.",
     )
     x = {name: rows_of("geometry", value).numpy() for name, value in four.items()}
-    apart = displacements(*x.values(), seed=seed)
+    apart = displacements(x["h1"], x["h2"], x["z1"], x["z2"], seed=seed)
     found: dict[str, float] = {"hardest_distance": float(apart.distance.mean())}
     for ending, labels in (("", embeddings.labels), ("_coarse", embeddings.coarse_labels)):
         if labels is not None and (np.asarray(labels) >= 0).all():

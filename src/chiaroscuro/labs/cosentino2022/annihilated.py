@@ -1,8 +1,8 @@
 """Props. 4.1, 4.2: a linear projector annihilates the directions of the augmentation.
 
 Paper: cosentino2022, Sec. 4 (1a), eq. (6), Props. 4.1 and 4.2, and eq. (9). The linear model: h1
-and h2 differ by a random amount along k given directions, a linear projector W (d_proj x d_enc) learns
-by eq. (1).
+and h2 differ by a random amount along k given directions, a linear projector W (d_proj x d_enc)
+learns by eq. (1).
 
 Judged: after training rank(W) = min(d_proj, d_enc - k) for every k, the collapse that Prop. 4.2
 derives by rank and nullity; it shows only where d_enc - k < d_proj. The annihilated share of the
@@ -12,8 +12,8 @@ Errata. "Minimised if and only if v is in the kernel" (Prop. 4.1): "only if" is 
 W h2 are positive multiples of each other, as they are where W has rank one and W h > 0, the cosine
 is 1 and W v is not 0; the proof drops the case because h1 and h2 are not collinear, but W h1 and
 W h2 may be. Right is W h2 = c W h1 with c > 0. The kernel is that of W^T in the paper's letters,
-not of W: a square W with W v = 0 and W^T v not 0 is not invariant. Eq. (9) calls W W^T h a projection:
-it is one only if W^T W = I.
+not of W: a square W with W v = 0 and W^T v not 0 is not invariant. Eq. (9) calls W W^T h a
+projection: it is one only if W^T W = I.
 
 Deviations: in the paper h1 is the sample itself and h2 = h1 + v; here both are moved, as views are.
 Each step sees a batch and its mirror image along the directions, so that an annihilated direction
@@ -130,9 +130,7 @@ PAPER = Settings(
 )
 
 
-def learnt(
-    settings: Settings, k: int, scale: float, seed: int, d_proj: int
-) -> dict[str, Any]:
+def learnt(settings: Settings, k: int, scale: float, seed: int, d_proj: int) -> dict[str, Any]:
     """Train W on views along k directions; what it kept of them."""
     draw = torch.Generator().manual_seed(seed)
     d = settings.d_enc

@@ -140,7 +140,8 @@ def followed(settings: Settings, seed: int) -> dict[str, list[float]]:
     for step in range(settings.steps + 1):
         if step % max(1, settings.steps // 40) == 0:
             with torch.no_grad():
-                seen = cs.diagnostics.anatomy(*(net(x) for x in looked_at), objective)
+                z1, z2 = (net(x) for x in looked_at)
+                seen = cs.diagnostics.anatomy(z1, z2, objective)
             curve["step"].append(step)
             curve["loss"].append(seen.loss)
             curve["bound"].append(seen.bound)

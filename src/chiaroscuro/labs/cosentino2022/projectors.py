@@ -166,7 +166,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     found = {
         (*shape, seed): keep(
             f"depth {shape[0]} width {shape[1]} seed {seed}",
-            lambda shape=shape, seed=seed: fitted(settings, *shape, seed),
+            lambda depth=shape[0], width=shape[1], s=seed: fitted(settings, depth, width, s),
         )
         for seed in settings.seeds
         for shape in shapes

@@ -186,7 +186,7 @@ PAPER = Settings(
     rows=10000,
 )
 
-TABLE_2 = {
+TABLE_2: dict[str, dict[str, Any]] = {
     "small": {"scale": (0.9, 1.0), "flip": 0.0, "s": 0.05},
     "moderate": {"scale": (0.5, 1.0), "flip": 0.5, "s": 0.25},
     "large": {"scale": (0.08, 1.0), "flip": 0.5, "s": 0.5},
@@ -233,7 +233,7 @@ def measured(networks: Any, asked: Any, rows: int, epoch: int) -> dict[str, Any]
     ]
     apart = cs.diagnostics.displacements(e.h1, e.h2, e.z1, e.z2)
     spectra = {name: cs.diagnostics.spectrum(getattr(e, name)) for name in ("h", "h1", "z")}
-    W = cs.diagnostics.weights_of(networks.projectors[0], e.h.shape[1])
+    W = cs.diagnostics.weights_of(networks.projectors[0], networks.encoders[0].d)
     return found | {
         "epoch": epoch,
         "loss": float(np.mean([one.loss for one in batches])),
@@ -260,12 +260,13 @@ def readouts(networks: Any, asked: Any, rows: int) -> dict[str, Any]:
     """
     large = dataclasses.replace(asked.views, first="SimCLR(size=32, strength=0.5)")
     seen = cs.engine.look(networks, dataclasses.replace(asked, views=large), rows)
-    e, omega = seen.embeddings, seen.second
+    e: Any = seen.embeddings
+    omega: Any = seen.second
     layers = {"h": e.h2, "z": e.z2}
     factors: dict[str, Any] = {name: omega[name].astype(float) for name in NUISANCES}
     kinds = dict.fromkeys(factors, "number")
     found = cs.diagnostics.survival({**layers}, factors, kinds)
-    out = {"views": _table(found)}
+    out: dict[str, Any] = {"views": _table(found)}
     if e.factors is not None:
         names = [str(name) for name in e.factor_names]
         own = {name: np.asarray(e.factors[:, i], float) for i, name in enumerate(names)}
@@ -471,7 +472,7 @@ def _trend(x: list[float], y: list[float]) -> float:
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return 0.0
     places = [np.unique(values, return_inverse=True)[1].astype(float) for values in (x, y)]
-    return float(np.corrcoef(*places)[0, 1])
+    return float(np.corrcoef(np.stack(places))[0, 1])
 
 
 def _correlation(moments: list[dict[str, Any]]) -> float:

@@ -184,7 +184,8 @@ def measured(settings: Settings, seed: int) -> dict[str, Any]:
     data = cs.data.open_data(asked.data.source)
     h, r = before_and_after(networks, asked, settings, data)
     side, labels = np.asarray(data.split), np.asarray(data.labels)
-    both = lambda x: [cs.diagnostics.Labelled(x[side == s], labels[side == s]) for s in (0, 1)]
+    part = lambda x, s: cs.diagnostics.Labelled(x[side == s], labels[side == s])
+    read = lambda x: cs.diagnostics.ridge_probe(part(x, 0), part(x, 1))
     d = settings.d
     gone = np.abs(r[:, d:] - h[:, d:]).mean() / np.abs(h[:, d:]).mean()
     steps = asked.epochs * ((side == 0).sum() // asked.batch)
@@ -196,9 +197,9 @@ def measured(settings: Settings, seed: int) -> dict[str, Any]:
         "used_over_unused": float(end[:d].mean() / max(float(end[d:].mean()), 1e-30)),
         "exponent": exponent(asked, int(steps)),
         "difference": float(gone),
-        "h": cs.diagnostics.ridge_probe(*both(h)),
-        "r": cs.diagnostics.ridge_probe(*both(r)),
-        "z": cs.diagnostics.ridge_probe(*both(r[:, :d])),
+        "h": read(h),
+        "r": read(r),
+        "z": read(r[:, :d]),
         "rank_h": cs.diagnostics.effective_rank(h[: settings.rows]),
         "rank_r": cs.diagnostics.effective_rank(r[: settings.rows]),
     }
