@@ -128,8 +128,7 @@ __all__ = [
 _HOME = {
     "errors": "ChiaroError InputError",
     "kernels": (
-        "Kernel Learnable Adaptive Balanced "
-        "Cosine Dot Gaussian Laplace Exponential Lp Sum Concat"
+        "Kernel Learnable Adaptive Balanced Cosine Dot Gaussian Laplace Exponential Lp Sum Concat"
     ),
     "pairwise": "AllButSelf AllButPair OtherView SameView OnlyPositive",
     "objectives": (

@@ -34,7 +34,7 @@ def action_measures(
         seed: of what is held out.
     """
     n = min(ROWS, embeddings.n)
-    h1, h2 = (np.asarray(a[:n], dtype=np.float64) for a in (embeddings.h1, embeddings.h2))
+    h1, h2 = (np.asarray(a, dtype=np.float64)[:n] for a in (embeddings.h1, embeddings.h2))
     middle = h1.mean(axis=0)
     if not np.ptp(h1, axis=0).any() or not (h2 - h1).any():
         return {}

@@ -68,14 +68,14 @@ def further_measures(
     if about.parameters is not None and "h1" in rows:
         numbers |= action_measures(embeddings, about.parameters, about.first_parameters, seed)
     if about.model is not None and about.inputs is not None:
-        numbers |= _kernel(embeddings, about, seed)
+        numbers |= _kernel(embeddings, about.model, about.inputs, seed)
     if about.task:
         semantic_measures(out, about.task, seed)
 
 
-def _kernel(embeddings: Embeddings, about: About, seed: int) -> dict[str, Any]:
+def _kernel(embeddings: Embeddings, model: Any, inputs: Any, seed: int) -> dict[str, Any]:
     """The neural kernel against classes, or else against the clusters of h."""
-    K = sample_kernel(about.model, about.inputs[:KERNEL], seed=seed)
+    K = sample_kernel(model, inputs[:KERNEL], seed=seed)
     labels = None if embeddings.labels is None else np.asarray(embeddings.labels)[: len(K)]
     if labels is None or labels.min() < 0 or len(np.unique(labels)) < 2:
         if embeddings.h is None or not np.ptp(embeddings.h[: len(K)], axis=0).any():
@@ -99,7 +99,7 @@ def _geometry(embeddings: Embeddings, about: About, some: np.ndarray, seed: int)
         return _one_layer(embeddings, about, some)
     few = embeddings.take(some)
     found: dict[str, Any] = {}
-    projector = about.projector
+    projector: Any = about.projector
     if projector is None and few.h is not None and few.z is not None:
         projector, found = _fitted(few.h, few.z)
     of = lambda omega: None if omega is None else omega[some]
