@@ -94,13 +94,14 @@ class Corpus:
                 f"{len(set(words))} different."
             ),
         )
-        named, tokens = list(self.words), self.tokens.copy()
-        coin = uniforms(1, seed, np.arange(len(tokens)))[:, 0] < 0.5
+        named = list(self.words)
+        coin = uniforms(1, seed, np.arange(len(self.tokens)))[:, 0] < 0.5
         split = {self.token(word): len(self.words) + i for i, word in enumerate(words)}
         second = np.arange(len(self.words), dtype=np.int32)
         for old, new in split.items():
             second[old] = new
-            named[old], _ = f"{self.words[old]}_1", named.append(f"{self.words[old]}_2")
+            named[old] = f"{self.words[old]}_1"
+            named.append(f"{self.words[old]}_2")
         tokens = np.where(coin, second[self.tokens], self.tokens).astype(np.int32)
         return replace(self, words=tuple(named), tokens=tokens)
 
