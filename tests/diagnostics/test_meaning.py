@@ -90,3 +90,15 @@ def test_the_kernel_of_a_model_is_held_against_its_classes():
         found = diagnose(given, About(model=model, inputs=x)).measures
         assert found["kernel_within"] > found["kernel_between"]
         assert 0 < found["kernel_alignment"] <= 1
+
+
+def test_the_kernel_of_a_model_that_is_too_large_is_left_out(monkeypatch):
+    from chiaroscuro.diagnostics import further
+
+    x, y = torch.randn(100, 5), np.arange(100) % 2
+    model = torch.nn.Linear(5, 4)
+    about = About(model=model, inputs=x)
+    given = {"h": model(x).detach().numpy(), "labels": y}
+    assert "kernel_alignment" in diagnose(given, about).measures
+    monkeypatch.setattr(further, "KERNEL_BYTES", 17 * 4 * 4 * 15)  # fifteen samples
+    assert "kernel_alignment" not in diagnose(given, about).measures

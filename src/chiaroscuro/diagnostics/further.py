@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.actions import action_measures
@@ -14,7 +15,7 @@ from chiaroscuro.diagnostics.geometry import geometry
 from chiaroscuro.diagnostics.matching import retrieval
 from chiaroscuro.diagnostics.meaning import semantic_measures
 from chiaroscuro.diagnostics.movement import movement
-from chiaroscuro.diagnostics.neural import cluster_kernel, sample_kernel
+from chiaroscuro.diagnostics.neural import PROBES, cluster_kernel, sample_kernel
 from chiaroscuro.diagnostics.regions import regions
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ FEW = 512
 LEAST = 64
 STRAIGHT = 0.999
 """A fitted linear map that explains so much of z is the projector."""
-KERNEL = 48
-"""Samples of which the neural kernel is taken."""
+KERNEL, FEWEST = 48, 16
+"""Samples of which the neural kernel is taken, and below which it is not."""
+KERNEL_BYTES = 1 << 31
+"""Memory that it may take."""
 
 
 def further_measures(
@@ -75,7 +78,10 @@ def further_measures(
 
 def _kernel(embeddings: Embeddings, model: Any, inputs: Any, seed: int) -> dict[str, Any]:
     """The neural kernel against classes, or else against the clusters of h."""
-    K = sample_kernel(model, inputs[:KERNEL], seed=seed)
+    n = _affordable(model, inputs)
+    if n < FEWEST:
+        return {}
+    K = sample_kernel(model, inputs[:n], seed=seed)
     labels = None if embeddings.labels is None else np.asarray(embeddings.labels)[: len(K)]
     if labels is None or labels.min() < 0 or len(np.unique(labels)) < 2:
         if embeddings.h is None or not np.ptp(embeddings.h[: len(K)], axis=0).any():
@@ -90,6 +96,21 @@ def _kernel(embeddings: Embeddings, model: Any, inputs: Any, seed: int) -> dict[
         "kernel_between": found.between,
         "kernel_size_exponent": found.exponent,
     }
+
+
+def _affordable(model: Any, inputs: Any) -> int:
+    """Samples whose layers' outputs, and as many gradients as there are probes, fit in memory."""
+    sizes: list[int] = []
+    count = lambda module, given, made: sizes.append(made.nbytes if hasattr(made, "nbytes") else 0)
+    leaves = [module for module in model.modules() if not any(module.children())]
+    hooks = [module.register_forward_hook(count) for module in leaves]
+    try:
+        with torch.no_grad():
+            model(inputs[:1])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return min(KERNEL, len(inputs), KERNEL_BYTES // max(1, (1 + PROBES) * sum(sizes)))
 
 
 def _geometry(embeddings: Embeddings, about: About, some: np.ndarray, seed: int) -> dict[str, Any]:
