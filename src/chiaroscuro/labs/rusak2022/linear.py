@@ -120,7 +120,7 @@ class Settings:
     lr: float = 0.02
 
 
-QUICK = Settings(seeds=(0,), steps=25, batch=64)
+QUICK = Settings(seeds=(0,), steps=10, batch=64)
 LAPTOP = Settings()
 PAPER = Settings(seeds=tuple(range(10)), steps=20_000, batch=5120, lr=0.003)
 

@@ -121,7 +121,7 @@ class Settings:
 
 
 QUICK = Settings(
-    seeds=(0,), m=2000, anchors=2000, depth=4, width=32, steps=15, batch=64, scales=(-0.5, 3.5, 9)
+    seeds=(0,), m=2000, anchors=1500, depth=4, width=32, steps=15, batch=64, scales=(-0.5, 3.5, 5)
 )
 LAPTOP = Settings()
 PAPER = Settings(
@@ -320,6 +320,6 @@ def figure(result: dict[str, Any]) -> Any:
     scale.set_xscale("log")
     scale.set_yscale("symlog", linthresh=0.1)
     scale.set_ylim(bottom=-0.03)
-    scale.legend(loc="center right")
+    scale.legend(loc="upper left")
     style.label(scale, "scale a", "eq. (1), box", "the scale is free")
     return canvas

@@ -8,8 +8,6 @@ d_c, on the nonlinear processes of C4.
 
 Judged: R^2 of style and of content in the output and before the last two layers, all in one table.
 
-What came out: see the claims; the verdicts are theirs.
-
 Deviations: none of this is in the paper. Processes, encoder and training are those of C4.
 """
 
@@ -120,7 +118,7 @@ def one(settings: Settings, space: str, kind: str, seed: int) -> dict[str, Any]:
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, settings.steps)
     for step in range(settings.steps):
         x1, x2 = layers.tensors(source.sample(settings.batch, seed=1 + step + 1_000_003 * seed))
-        z1, z2 = f(x1), f(x2)
+        z1, z2 = f(torch.cat([x1, x2])).chunk(2)
         adam.zero_grad()
         loss_of(z1, z2).backward()
         adam.step()
@@ -175,7 +173,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
     """The table: mean R^2 over seeds, output and before the last two layers, and temperatures."""
-    canvas, axes = style.canvas(1, 2, width=4.6, height=3.0)
+    canvas, axes = style.canvas(1, 2, width=4.6, height=2.3)
     names = {"one": "one tau", "known": "d_c known", "adaptive": "measured", "balanced": "trained"}
     for axis, space in zip(axes[0], ("box", "sphere"), strict=True):
         cells, rows = [], []
