@@ -87,7 +87,7 @@ def tune(
 
     found = ENGINES[engine](chosen, trials, folder, say)
     if found.best is None and all(trial.ended for trial in found.trials):
-        why = next(trial.why for trial in found.trials if trial.why)
+        why = next((trial.why for trial in found.trials if trial.why), "all were stopped before.")
         raise ChiaroError(f"None of {len(found.trials)} trials was trained to its end: {why}")
     return found
 

@@ -93,8 +93,6 @@ def _train(config: dict[str, Any], out: str) -> None:
         run_trial(search, number, folder, report)
     except ChiaroError as error:
         _append(folder, number, {"why": str(error)})
-        return
-    _append(folder, number, {"complete": True})
 
 
 def _lines_of(out: Path, number: int) -> Path:
@@ -110,12 +108,15 @@ def _append(out: Path, number: int, line: dict[str, Any]) -> None:
 
 
 def _record(search: Search, number: int, out: Path) -> Trial:
-    """What a trial's lines say; an epoch told again counts once."""
+    """What a trial's lines say; an epoch told again counts once.
+
+    Ray also stops a trial that has just told its last epoch: that one is complete.
+    """
     path = _lines_of(out, number)
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     rows = [from_json(line) for line in lines]
     curve = {row["epoch"]: row["value"] for row in rows if "epoch" in row}
     why = next((row["why"] for row in rows if "why" in row), "")
-    complete = any("complete" in row for row in rows)
+    complete = search.settings(number).epochs in curve
     state = "failed" if why else "complete" if complete else "stopped" if curve else "waiting"
     return Trial(number, state, search.values(number), tuple(sorted(curve.items())), why)
