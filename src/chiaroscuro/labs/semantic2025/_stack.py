@@ -1,0 +1,69 @@
+"""Many small transformers at once: for networks this small, calls cost more than arithmetic.
+
+`Stack` holds the parameters of K `SequenceTransformer`s of one shape, each with a linear layer
+behind it, and computes all of them in the calls of one; a test compares it with the K themselves.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import stack_module_state
+
+import chiaroscuro as cs
+
+__all__ = ["Stack"]
+
+
+class Stack(nn.Module):
+    """K encoders of token sequences: embedding, transformer blocks, mean, a linear layer.
+
+    Args:
+        models: `SequenceTransformer`s built alike, pool "mean", no padding, no dropout.
+        heads: a linear layer for each.
+    """
+
+    def __init__(self, models: list[cs.models.SequenceTransformer], heads: list[nn.Linear]):
+        super().__init__()
+        first = models[0]
+        self.depth, self.heads, self.d = first.depth, first.heads, first.d
+        trunk, _ = stack_module_state(models)
+        last, _ = stack_module_state(heads)
+        named = {**trunk, **{f"head.{name}": value for name, value in last.items()}}
+        self.names = {name: name.replace(".", "_") for name in named}
+        self.p = nn.ParameterDict(
+            {self.names[name]: nn.Parameter(value.detach()) for name, value in named.items()}
+        )
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.p[self.names[name]]
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Outputs (K, n, out) of tokens (K, n, t)."""
+        K, n, t = tokens.shape
+        table = self["tokens.weight"]
+        rows = torch.arange(K)[:, None, None]
+        x = table[rows, tokens] + self["positions.weight"][:, None, :t]
+        x = x.reshape(K, n * t, self.d)
+        for i in range(self.depth):
+            x = self._block(x, f"blocks.{i}", n, t)
+        x = self._norm(x, "norm").view(K, n, t, self.d).mean(dim=2)
+        return self._linear(x, "head")
+
+    def _block(self, x: Tensor, name: str, n: int, t: int) -> Tensor:
+        K, each = len(x), self.d // self.heads
+        y = self._linear(self._norm(x, f"{name}.norm1"), f"{name}.attn.qkv")
+        q, k, v = y.view(K * n, t, 3, self.heads, each).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(K, n * t, self.d)
+        x = x + self._linear(y, f"{name}.attn.proj")
+        y = F.gelu(self._linear(self._norm(x, f"{name}.norm2"), f"{name}.mlp.fc1"))
+        return x + self._linear(y, f"{name}.mlp.fc2")
+
+    def _linear(self, x: Tensor, name: str) -> Tensor:
+        weight, bias = self[f"{name}.weight"], self[f"{name}.bias"]
+        return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
+
+    def _norm(self, x: Tensor, name: str) -> Tensor:
+        y = F.layer_norm(x, (self.d,), eps=1e-6)
+        return torch.addcmul(self[f"{name}.bias"][:, None], y, self[f"{name}.weight"][:, None])

@@ -1,0 +1,312 @@
+"""Defs 2.1, 4.1: semantic equivalence and alignment estimated from data; do they predict the gain?
+
+Paper: semantic2025, Def. 2.1 (equivalence), Def. 4.1 (distributional alignment), Cor. 4.3: aligned
+contrastive data give rows that a downstream task can use. The paper defines alignment for laws and
+leaves the measure of it open. Here it is estimated from samples (`distributional_alignment`), with
+its sampling floor, and compared with what pre-training was worth downstream.
+
+Eighteen sets of contrastive data for the task ModAdd (16 symbols, k = 8): other moduli, contexts
+misaligned as in App. A.10, results replaced at random, symbols renamed in part, and mixtures. On
+twelve of them one of the statistics is chosen (by Spearman's correlation with the gain); the other
+six are held out, and only judged. The gain is the area under ModAdd's curve from rows learnt on the
+data, less that from fresh rows. Rules: the correlation over all sets has a 95 % bootstrap interval
+(over sets) above 0; on the six held out it is above 0.6.
+
+Deviations: learners as in E2, with the decay that acts. Statistics are of `samples` draws, fewer
+than a learner sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+import chiaroscuro as cs
+from chiaroscuro.labs import Keep, Stated, at_once, style
+from chiaroscuro.labs.semantic2025._modular import (
+    CLASSES,
+    Learner,
+    N,
+    contrasted,
+    downstream,
+    within,
+)
+
+__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+
+EQUIVALENCE = Stated(
+    "E6.equivalence",
+    "from samples of ModAdd with a tenth of wrong labels, equivalence is found as Def. 2.1 has it",
+    "Def. 2.1, Sec. 5",
+    "symbols equal modulo k",
+    "wrong_pairs <= 0.08 and unbiased_equivalent < 0.02",
+)
+EXACT = Stated(
+    "E6.exact",
+    "of laws, Def. 4.1 is decided: CModAdd is aligned, k = 16 splits, k = 4 merges",
+    "Def. 4.1, Sec. 5",
+    "CModAdd and ModAdd are aligned",
+    "split == 0 and merged == 0 and split_of_16 == 1 and merged_of_4 > 0",
+)
+FLOOR = Stated(
+    "E6.floor",
+    "of samples of aligned data, equivalent symbols differ by the sampling floor and no more",
+    "Def. 4.1",
+    "0, of laws",
+    "beyond_floor < 4 and score > 0.8",
+)
+PREDICTS = Stated(
+    "E6.predicts",
+    "over all contrastive data, the alignment estimated before training ranks the gain downstream",
+    "Cor. 4.3; Sec. 6: when is a contrastive dataset good for a task?",
+    "aligned data help",
+    "spearman_low > 0",
+    enough="lr_steps >= 6 and n_sets >= 12",
+)
+HELD_OUT = Stated(
+    "E6.held_out",
+    "so it does on six sets that took no part in choosing the statistic",
+    "Cor. 4.3",
+    "aligned data help",
+    "spearman > 0.6",
+    enough="lr_steps >= 6",
+)
+CLAIMS = (EQUIVALENCE, EXACT, FLOOR, PREDICTS, HELD_OUT)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Contrastive data, learners and estimates.
+
+    Args:
+        seeds: a split, a start and draws each; gains are means over them.
+        steps, lr, batch, effective, steps_down, looks: as in E2.
+        samples: draws from which alignment is estimated; ours.
+        repeats: divisions of each pair, for the floor; the estimator's 40.
+    """
+
+    seeds: tuple[int, ...] = (0, 1, 2)
+    steps: int = 6400
+    lr: float = 1e-3
+    batch: int = 32
+    effective: float = 0.5
+    steps_down: int = 3200
+    looks: int = 40
+    samples: int = 20_000
+    repeats: int = 40
+
+
+QUICK = Settings(seeds=(0,), steps=3, steps_down=3, looks=2, repeats=20)
+LAPTOP = Settings()
+PAPER = Settings(seeds=(0, 1, 2, 3, 4), steps=64_000, lr=1e-4, steps_down=32_000)
+
+STATISTICS = ("score", "auc", "unsplit", "unmerged", "both")
+
+
+def moved(count: int, seed: int) -> np.ndarray:
+    """A renaming that deals anew the meanings of so many symbols."""
+    rng = np.random.default_rng([seed, count])
+    order = np.arange(N)
+    some = rng.choice(N, count, replace=False)
+    order[some] = np.roll(some, 1)
+    return order
+
+
+def data_sets() -> dict[str, tuple[cs.data.SymbolTask, bool]]:
+    """Each set of contrastive data, and whether it is held out."""
+    make = cs.data.contrastive_mod_add
+    chosen_on = {
+        "aligned": make(),
+        "k 2": make(k=2),
+        "k 4": make(k=4),
+        "k 16": make(k=16),
+        "misaligned 0.5": make(misalignment=0.5),
+        "misaligned 0.99": make(misalignment=0.99),
+        "noise 0.3": make(noise=0.3),
+        "noise 0.7": make(noise=0.7),
+        "noise 1": make(noise=1.0),
+        "renamed 4": make().renamed(moved(4, 0)),
+        "renamed 8": make().renamed(moved(8, 0)),
+        "renamed 16": make().renamed(moved(16, 0)),
+    }
+    held_out = {
+        "misaligned 0.9": make(misalignment=0.9, seed=1),
+        "noise 0.5": make(noise=0.5),
+        "renamed 6": make().renamed(moved(6, 1)),
+        "k 4, noise 0.3": make(k=4, noise=0.3),
+        "k 16, misaligned 0.5": make(k=16, misalignment=0.5, seed=1),
+        "renamed 12": make().renamed(moved(12, 1)),
+    }
+    return {
+        **{name: (task, False) for name, task in chosen_on.items()},
+        **{name: (task, True) for name, task in held_out.items()},
+    }
+
+
+def estimated(task: cs.data.SymbolTask, settings: Settings) -> dict[str, float]:
+    """Alignment with ModAdd from samples, each statistic 1 where aligned."""
+    counts = cs.diagnostics.tabulate(*task.sample(settings.samples, seed=7))
+    found = cs.diagnostics.distributional_alignment(counts, CLASSES, repeats=settings.repeats)
+    return {
+        "score": found.score,
+        "auc": found.auc,
+        "unsplit": 1 - found.split,
+        "unmerged": 1 - found.merged,
+        "both": (1 - found.split) * (1 - found.merged),
+        "beyond_floor": (found.equivalent - found.floor) / max(found.floor_sd, 1e-12),
+    }
+
+
+def measured(settings: Settings) -> dict[str, Any]:
+    """Learners on all data, ModAdd from their rows and from fresh ones: area of each, by seed."""
+    tasks, seeds = data_sets(), settings.seeds
+    learner = Learner(lr=settings.lr, weight_decay=settings.effective)
+    learnt = contrasted(
+        [within(task, seed) for task, _ in tasks.values() for seed in seeds],
+        [*seeds] * len(tasks), learner, settings.steps, settings.batch, looks=2,
+    )  # fmt: skip
+    fresh = [np.random.default_rng([seed, 5]).normal(size=(N, 8)).tolist() for seed in seeds]
+    after = downstream(
+        [*(record["h"] for record in learnt), *fresh], [*seeds] * (len(tasks) + 1),
+        Learner(lr=settings.lr), settings.steps_down, settings.batch, settings.looks,
+    )  # fmt: skip
+    areas = np.array([row["area"] for row in after]).reshape(len(tasks) + 1, len(seeds))
+    return {
+        "gain": (areas[:-1] - areas[-1]).tolist(),
+        "fresh": areas[-1].tolist(),
+        "ratio": np.array([row["ratio"][-1] for row in learnt]).reshape(-1, len(seeds)).tolist(),
+    }
+
+
+def meanings(settings: Settings) -> dict[str, float]:
+    """Def. 2.1 from samples of a task with some wrong labels."""
+    law = 0.9 * cs.data.mod_add().law + 0.1 / (N * N * 8)
+    table = cs.diagnostics.tabulate(*cs.data.SymbolTask(law).sample(settings.samples, seed=3))
+    found = cs.diagnostics.equivalence(table)
+    i, j = np.triu_indices(N, 1)
+    truth = CLASSES[i] == CLASSES[j]
+    return {
+        "wrong_pairs": float((found.same[i, j] != truth).mean()),
+        "unbiased_equivalent": float(abs(found.squared[i, j][truth].mean())),
+        "unbiased_other": float(found.squared[i, j][~truth].mean()),
+    }
+
+
+def decided() -> dict[str, float]:
+    """Def. 4.1 of laws, where nothing is estimated."""
+    exact = {
+        k: cs.diagnostics.distributional_alignment(
+            cs.data.contrastive_mod_add(k=k).given_symbol(), CLASSES, exact=True
+        )
+        for k in (4, 8, 16)
+    }
+    return {
+        "split": exact[8].split,
+        "merged": exact[8].merged,
+        "score": exact[8].score,
+        "split_of_16": exact[16].split,
+        "merged_of_4": exact[4].merged,
+    }
+
+
+def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
+    """Estimates before any training; then what training was worth."""
+    tasks = data_sets()
+    return {
+        "lr_steps": settings.lr * settings.steps,
+        "names": list(tasks),
+        "held_out": [held for _, held in tasks.values()],
+        "equivalence": meanings(settings),
+        "exact": decided(),
+        "estimates": keep(
+            "estimates", lambda: [estimated(task, settings) for task, _ in tasks.values()]
+        ),
+        **keep("gains", lambda: measured(settings)),
+    }
+
+
+def correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Spearman's; 0 where one of them does not vary."""
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return 0.0
+    return float(spearmanr(x, y).statistic)
+
+
+def chosen(result: dict[str, Any]) -> tuple[str, dict[str, float]]:
+    """The statistic that ranks the gains best on the twelve sets, and all correlations there."""
+    ours = ~np.asarray(result["held_out"])
+    gain = np.mean(result["gain"], axis=1)
+    found = {name: correlation(column(result, name)[ours], gain[ours]) for name in STATISTICS}
+    return max(found, key=lambda name: found[name]), found
+
+
+def column(result: dict[str, Any], name: str) -> np.ndarray:
+    """One statistic over the sets."""
+    return np.array([row[name] for row in result["estimates"]])
+
+
+def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
+    """Identities of the estimator, and the prediction."""
+    name, on_twelve = chosen(result)
+    gain, x = np.mean(result["gain"], axis=1), column(result, name)
+    held = np.asarray(result["held_out"])
+    rng = np.random.default_rng(0)
+    draws = [rng.integers(0, len(x), len(x)) for _ in range(2000)]
+    spread = [correlation(x[at], gain[at]) for at in draws]
+    low, high = np.quantile(spread, [0.025, 0.975])
+    aligned = result["estimates"][0]
+    return [
+        EQUIVALENCE.judge(**result["equivalence"]),
+        EXACT.judge(**result["exact"]),
+        FLOOR.judge(beyond_floor=abs(aligned["beyond_floor"]), score=aligned["score"]),
+        PREDICTS.judge(
+            spearman=correlation(x, gain),
+            spearman_low=float(low),
+            spearman_high=float(high),
+            statistic=name,
+            on_twelve=on_twelve,
+            n_sets=len(x),
+            lr_steps=result["lr_steps"],
+        ),
+        HELD_OUT.judge(
+            spearman=correlation(x[held], gain[held]),
+            all_statistics={
+                one: correlation(column(result, one)[held], gain[held]) for one in STATISTICS
+            },
+            n_sets=int(held.sum()),
+            lr_steps=result["lr_steps"],
+        ),
+    ]
+
+
+@style.drawn
+def figure(result: dict[str, Any]) -> Any:
+    """Gain against the chosen statistic, and against the score of distances."""
+    name, _ = chosen(result)
+    second = "score" if name != "score" else "auc"
+    canvas, axes = style.canvas(1, 2, width=4.6, height=3.6)
+    gains = np.asarray(result["gain"])
+    titles = {
+        "score": "score of distances", "auc": "equivalent pairs nearer (auc)",
+        "unsplit": "1 - split", "unmerged": "1 - merged", "both": "(1 - split)(1 - merged)",
+    }  # fmt: skip
+    for axis, one, note in zip(axes[0], (name, second), ("chosen on twelve", "also"), strict=True):
+        x = column(result, one)
+        for i, (text, held) in enumerate(zip(result["names"], result["held_out"], strict=True)):
+            colour = style.COLOURS[1] if held else style.COLOURS[0]
+            mean = gains[i].mean()
+            axis.errorbar(
+                x[i], mean, yerr=[[mean - gains[i].min()], [gains[i].max() - mean]], fmt="o",
+                color=colour, linewidth=0.8,
+            )  # fmt: skip
+            axis.annotate(
+                text, (x[i], mean), xytext=(4, 3), textcoords="offset points", fontsize=6,
+                color=colour,
+            )  # fmt: skip
+        axis.axhline(0, color=style.GREY, linewidth=0.8)
+        axis.margins(x=0.15)
+        style.label(axis, titles[one], "gain of ModAdd (area)", f"{note} (red: held out)")
+    return canvas

@@ -1,0 +1,183 @@
+"""What the labs of semantic2025 are built of, against simpler forms of the same."""
+
+import dataclasses
+import gzip
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+import chiaroscuro as cs
+from chiaroscuro.labs.semantic2025 import ablations, alignment, equal_rows, modular, words
+from chiaroscuro.labs.semantic2025._modular import (
+    CLASSES,
+    Learner,
+    N,
+    contrasted,
+    downstream,
+    floor,
+    training_pairs,
+    within,
+)
+from chiaroscuro.labs.semantic2025._stack import Stack
+
+
+def test_a_stack_is_its_models():
+    torch.manual_seed(0)
+    models = [cs.models.SequenceTransformer(7, length=3, d=8, depth=2, heads=2) for _ in range(3)]
+    heads = [torch.nn.Linear(8, 5) for _ in range(3)]
+    for part in itertools.chain(*(model.parameters() for model in models)):
+        torch.nn.init.normal_(part, std=0.5)
+    stack = Stack(models, heads)
+    tokens = torch.randint(7, (3, 4, 3))
+    expected = torch.stack(
+        [head(model(x)) for model, head, x in zip(models, heads, tokens, strict=True)]
+    )
+    torch.testing.assert_close(stack(tokens), expected)
+    stack(tokens).square().sum().backward()
+    expected.square().sum().backward()
+    for i, model in enumerate(models):
+        for name, value in model.named_parameters():
+            torch.testing.assert_close(stack[name].grad[i], value.grad, atol=1e-4, rtol=1e-4)
+
+
+def test_learners_in_a_stack_do_not_see_each_other():
+    tasks = [within(cs.data.contrastive_mod_add(k=k), 0) for k in (8, 16)]
+    learner = Learner(width=8, depth=1)
+    both = contrasted(tasks, [3, 3], learner, steps=3, batch=8, looks=1)
+    # draws are shared over a stack, so the first learner alone sees other draws; starts do not move
+    alone = contrasted(tasks[:1], [3], learner, steps=0, batch=8, looks=1)
+    assert both[0]["equivalent"][0] == alone[0]["equivalent"][0]
+    assert both[0]["h"] != both[1]["h"]
+
+
+def test_the_loss_of_a_stack_is_the_librarys():
+    task = within(cs.data.contrastive_mod_add(), 1)
+    found = contrasted([task], [1], Learner(width=8, depth=1, lr=0.0), steps=0, batch=16, looks=1)
+    assert found[0]["loss"][0] == pytest.approx(np.log(16), rel=0.5)
+    h, z = torch.randn(2, 6, 4, dtype=torch.float64)
+    S = h @ z.T
+    dense = (S.logsumexp(1) - S.diagonal()).mean()
+    assert float(dense) == pytest.approx(float(equal_rows.objective()(h, z)))
+
+
+def test_training_sums_are_the_same_for_both_tasks():
+    kept = training_pairs(4)
+    assert kept.sum() == 205
+    task = within(cs.data.contrastive_mod_add(), 4)
+    for context, symbol in zip(*np.nonzero(task.law), strict=True):
+        a, b, c = (symbol if t == N else t for t in task.contexts[context])
+        assert kept[a, b]
+        assert (a + b) % 8 == c
+    assert (task.law > 0).sum() == 2 * 205
+
+
+def test_the_floor_is_the_mean_log_of_what_fits():
+    task = cs.data.contrastive_mod_add()
+    rng = np.random.default_rng(0)
+    fits = 1 + rng.binomial(31, 1 / 8, 200_000)
+    assert floor(task, 32) == pytest.approx(np.log(fits).mean(), abs=0.015)
+    assert floor(cs.data.contrastive_mod_add(noise=1.0), 32) == pytest.approx(np.log(32))
+
+
+def test_downstream_learns_sums_and_counts_the_area():
+    tables = [np.eye(8)[CLASSES].tolist()] * 2
+    found = downstream(tables, [0, 1], Learner(lr=5e-3), steps=150, batch=64, looks=3)
+    assert all(row["accuracy"][-1] > 0.3 for row in found)
+    assert found[0]["area"] == pytest.approx(np.mean(found[0]["accuracy"]), abs=1e-5)
+    assert found[0]["step"] == [0, 50, 100, 150]
+
+
+def test_the_population_loss_is_a_plain_sum():
+    rng = np.random.default_rng(0)
+    p = torch.from_numpy(rng.dirichlet(np.ones(6)).reshape(3, 2))
+    S = torch.from_numpy(rng.normal(size=(3, 2)))
+    total = 0.0
+    for c, u, other in itertools.product(range(3), range(2), range(3)):
+        weight = p[c, u] * p[other].sum()
+        total += float(weight * (torch.logaddexp(S[c, u], S[other, u]) - S[c, u]))
+    assert float(equal_rows.expected(S, p)) == pytest.approx(total)
+
+
+def test_bands_are_counted():
+    rng = np.random.default_rng(0)
+    three = np.concatenate([rng.normal(m, 0.02, 40) for m in (1, 2, 3)])
+    assert ablations.bands(three) == 3
+    assert ablations.bands(rng.normal(1, 0.01, 30) + np.repeat([0, 5], 15)) == 2
+    assert ablations.bands(np.linspace(0, 1, 100)) == 6
+    turn = np.tile([1, 2, 3, 4], 10)
+    assert ablations.explained(turn * 1.0, turn) == pytest.approx(1)
+
+
+def test_held_out_sets_are_six_of_eighteen_and_all_different():
+    sets = alignment.data_sets()
+    assert sum(held for _, held in sets.values()) == 6
+    assert len(sets) == 18
+    laws = {task.given_symbol().tobytes() + bytes(task.n_contexts) for task, _ in sets.values()}
+    assert len(laws) == 18
+    order = alignment.moved(6, 1)
+    assert sorted(order) == list(range(N))
+    assert (order != np.arange(N)).sum() == 6
+
+
+def test_medians_judge_coupled_decay():
+    row = {"loss": [3.4, 3.46], "ratio": [1.0, 1.0], "nearest": [0, 0.0], "equivalent": [4, 0.01]}
+    row["other"] = [4, 0.01]
+    result = {"learners": {"coupled": [row]}, "chance": np.log(32), "floor": [1.4], "lr_steps": 6.4}
+    found = modular.judged(result, "coupled")
+    assert found["share_of_way"] < 0.01
+    assert found["equivalent_shrinks_to"] == pytest.approx(0.0025)
+    assert not cs.labs.satisfied(modular.MERGED, found)
+
+
+# ---- words, on a text of our own ----
+
+NOUNS = [f"{a}{b}" for a in "bcdfghjklm" for b in ("an", "et", "ip", "og")]
+VERBS = [f"{a}{b}ed" for a in "bcdfghjklm" for b in ("ar", "ol")]
+
+
+def small(place):
+    """Sentences `the NOUN VERB the NOUN`, pairs of synonyms among neighbours, and judgements."""
+    rng = np.random.default_rng(0)
+
+    def pick(listed):  # words of the second half are twice as frequent
+        return rng.choice(listed, p=np.repeat([1, 2], len(listed) // 2) / (1.5 * len(listed)))
+
+    lines = [f"The {pick(NOUNS)} {pick(VERBS)} the {pick(NOUNS)}." for _ in range(1500)]
+    (place / words.TEXT).write_bytes(gzip.compress("\n".join(lines).encode()))
+    rows = ["word1\tword2\tpos\tsense_rank1\tsense_rank2"]
+    for part, listed in (("n", NOUNS), ("v", VERBS)):
+        rows += [f"{a}\t{b}\t{part}\t1\t1" for a, b in itertools.pairwise(listed)]
+    (place / words.PAIRS).write_bytes(gzip.compress("\n".join(rows).encode()))
+    judged = [f"{a}\t{b}\t{i % 7}" for i, (a, b) in enumerate(itertools.pairwise(NOUNS))]
+    (place / words.JUDGED).write_text("\n".join(["word1\tword2\tscore", *judged]))
+
+
+def test_triples_are_matched_and_disjoint(tmp_path):
+    small(tmp_path)
+    corpus = cs.data.read_corpus(tmp_path / words.TEXT, least=1)
+    found = words.triples(corpus, 5, 8, 0, tmp_path)
+    used = [*found["words"], *itertools.chain(*found["natural"], *found["unrelated"])]
+    assert len(found["natural"]) == 5
+    assert len(set(used)) == len(used) == 25
+    listed = cs.data.read_synonyms(tmp_path / words.PAIRS)
+    related = {frozenset((one.first, one.second)) for one in listed}
+    for pair, other in zip(found["natural"], found["unrelated"], strict=True):
+        assert frozenset(pair) in related
+        assert frozenset(other) not in related
+        assert (pair[0] in NOUNS) == (other[0] in NOUNS) == (other[1] in NOUNS)
+
+
+def test_the_lab_of_words_runs_where_its_data_are(tmp_path, monkeypatch):
+    small(tmp_path)
+    monkeypatch.setenv("CHIARO_DATA", str(tmp_path))
+    settings = dataclasses.replace(words.QUICK, n_words=5, steps=3)
+    result = words.run(settings)
+    judged = words.claims(result)
+    assert {claim.verdict for claim in judged} == {"inconclusive"}
+    assert words.figure(result) is not None
+    monkeypatch.delenv("CHIARO_DATA")
+    missing = words.run(settings)
+    assert {claim.verdict for claim in words.claims(missing)} == {"not_run"}
+    assert words.TEXT in words.claims(missing)[0].ours["missing"]
