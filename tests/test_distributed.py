@@ -590,7 +590,8 @@ def test_one_process_refuses_in_the_words_of_the_objective():
 def test_every_objective_is_spread():
     from chiaroscuro import objectives
 
-    finished = {name for name in objectives.__all__ if name != "Objective"}
+    classes = {name for name in objectives.__all__ if isinstance(getattr(objectives, name), type)}
+    finished = classes - {"Objective"}
     covered = {type(part).__name__ for make in CASES.values() for part in make().modules()}
     assert finished <= covered
     assert {make().reduces for make in CASES.values()} == {"anchors", "batch", "samples"}

@@ -362,7 +362,7 @@ def test_a_wrong_call_is_a_sentence(call, words):
 
 def test_the_notation_of_each_default():
     assert notation(ResNet()) == (
-        "ResNet(depth=18, width=1.0, channels=3, stem='small', zero_init=False)"
+        "ResNet(depth=18, width=1.0, channels=3, stem='small', zero_init=False, stages=1)"
     )
     assert notation(Projector(512)) == (
         "Projector(d_in=512, d=128, depth=2, batch_norm=True, last='standardise')"

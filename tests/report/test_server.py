@@ -292,11 +292,14 @@ def test_the_list_has_no_serious_barrier(served, opened):
 
 
 TRAINING = """
-import sys
+import os, sys, time
 from chiaroscuro.engine import read_settings, train
 from chiaroscuro.engine.snapshots import snapshots
 small = ["network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "epochs=3", "saving.record=1"]
-train(read_settings("digits", small), sys.argv[1], [snapshots(rows=60, every=1)])
+def wait(moment):  # the last epoch begins when somebody looks
+    while moment.epoch == 1 and not os.path.exists(sys.argv[2]):
+        time.sleep(0.05)
+train(read_settings("digits", small), sys.argv[1], [snapshots(rows=60, every=1), wait])
 """
 
 
@@ -304,7 +307,8 @@ def test_curves_grow_while_a_real_training_runs(opened, tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "runs").mkdir()
     server = Served(tmp_path / "runs")
-    training = subprocess.Popen([sys.executable, "-c", TRAINING, str(tmp_path / "runs" / "new")])
+    run, looking = tmp_path / "runs" / "new", tmp_path / "looking"
+    training = subprocess.Popen([sys.executable, "-c", TRAINING, str(run), str(looking)])
     try:
         one = opened(server.address)
         row = one.page.locator('tr[data-run="new"]')
@@ -316,6 +320,7 @@ def test_curves_grow_while_a_real_training_runs(opened, tmp_path):
         two = opened(server.address.split("/?")[0] + row.locator("a").get_attribute("href"))
         steps = "() => chiaroscuro.content.runs[0].training.steps.step?.length ?? 0"
         seen = two.page.evaluate(steps)
+        looking.touch()
         two.page.wait_for_function(f"(n) => ({steps[6:]}) > n", arg=seen, timeout=180_000)
         drawn = two.page.locator("#training svg title").first.text_content()
         assert drawn.startswith("Loss, nats against step")

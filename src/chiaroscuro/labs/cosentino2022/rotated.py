@@ -165,7 +165,7 @@ def figure(result: dict[str, Any]) -> Any:
     rank.set_ylim(bottom=0)
     style.label(rank, "largest angle, degrees", "rank of the covariance", "mean and deviation")
     picture = torch.tensor(result["rows"][0]["shown"]).view(result["size"], -1)
-    shown.imshow(picture, cmap="Greys")
+    shown.imshow(picture.numpy(), cmap="Greys")
     shown.grid(False)
     style.label(shown, "column", "row", "one pixel, up to 90 degrees")
     return canvas
