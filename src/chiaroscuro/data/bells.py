@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special  # type: ignore[import-untyped]
+from scipy import special
 
 from chiaroscuro.data.spaces import Box, Euclidean, Space
 from chiaroscuro.data.streams import Array, Stream

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special  # type: ignore[import-untyped]
+from scipy import special
 
 from chiaroscuro.data.bells import Bell
 from chiaroscuro.data.spaces import Box, Space, Sphere

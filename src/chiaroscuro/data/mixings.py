@@ -68,7 +68,7 @@ class Linear(Mixing):
         return z @ self.weight.T
 
     def inverse(self, x: Array) -> Array:
-        return np.linalg.solve(self.weight, x.T).T
+        return _solved(self.weight, x)
 
     def log_det(self, z: Array) -> Array:
         return np.full(len(z), np.linalg.slogdet(self.weight)[1])
@@ -153,9 +153,9 @@ class LeakyMLP(Mixing):
 
     def inverse(self, x: Array) -> Array:
         for weight in self.weights[:0:-1]:
-            x = np.linalg.solve(weight, x.T).T
+            x = _solved(weight, x)
             x = np.where(x > 0, x, x / self.slope)
-        return np.linalg.solve(self.weights[0], x.T).T
+        return _solved(self.weights[0], x)
 
     def log_det(self, z: Array) -> Array:
         total = np.full(len(z), sum(np.linalg.slogdet(weight)[1] for weight in self.weights))
@@ -164,6 +164,11 @@ class LeakyMLP(Mixing):
             total += math.log(self.slope) * (z <= 0).sum(axis=1)
             z = np.where(z > 0, z, self.slope * z)
         return total
+
+
+def _solved(weight: Array, x: Array) -> Array:
+    """The rows z with weight z = x."""
+    return np.asarray(np.linalg.solve(weight, x.T).T, np.float64)
 
 
 def _drawn(call: str, d: int, condition: float, generator: np.random.Generator) -> Array:

@@ -63,7 +63,7 @@ class Box(Space):
         )
 
     def contains(self, z: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return ((z >= self.low) & (z <= self.high)).all(axis=1)
+        return np.logical_and.reduce((z >= self.low) & (z <= self.high), axis=1)
 
     def centre(self, n: int) -> NDArray[np.float64]:
         return np.full((n, self.d), (self.low + self.high) / 2)
@@ -101,7 +101,7 @@ class Euclidean(Space):
     """
 
     def contains(self, z: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.isfinite(z).all(axis=1)
+        return np.logical_and.reduce(np.isfinite(z), axis=1)
 
     def centre(self, n: int) -> NDArray[np.float64]:
         return np.zeros((n, self.d))

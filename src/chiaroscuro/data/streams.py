@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special  # type: ignore[import-untyped]
+from scipy import special
 
 from chiaroscuro.data.counter import uniforms
 

@@ -46,11 +46,11 @@ def adapt(objective: Objective, z1: Tensor, z2: Tensor) -> None:
         for _, member in objective.members:
             adapt(member, z1, z2)
     elif isinstance(objective, OnDims):
-        part = slice(objective.start, objective.stop)
-        adapt(objective.objective, z1[:, part], z2[:, part])
+        seen = slice(objective.start, objective.stop)
+        adapt(objective.objective, z1[:, seen], z2[:, seen])
     else:
         kernel = getattr(objective, "kernel", None)
         for part in kernel.parts(z1.shape[1]) if isinstance(kernel, Kernel) else ():
             if isinstance(part.leaf.tau, Adaptive):
-                seen = [part.leaf.base(z[:, part.start : part.stop]) for z in (z1, z2)]
-                part.leaf.tau.observe(*seen)
+                one, two = (part.leaf.base(z[:, part.start : part.stop]) for z in (z1, z2))
+                part.leaf.tau.observe(one, two)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from scipy import special  # type: ignore[import-untyped]
+from scipy import special
 from torch import Tensor
 
 import chiaroscuro as cs

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special, stats  # type: ignore[import-untyped]
+from scipy import special, stats
 
 import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Stated, at_once, style

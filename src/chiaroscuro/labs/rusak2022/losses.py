@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import integrate, special  # type: ignore[import-untyped]
+from scipy import integrate, special
 from torch import Tensor
 
 import chiaroscuro as cs
