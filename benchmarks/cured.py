@@ -64,10 +64,22 @@ CASES = {
         "high_temperature",
         "negative_deviation",
     ),
+    "pictures-cold": Sick(
+        "pictures",
+        ["objective=InfoNCE(kernel=Cosine(tau=0.003))"],
+        "low_temperature",
+        "negative_deviation",
+    ),
     "texts-hot": Sick(
         "texts",
         ["objective=InfoNCE(kernel=Cosine(tau=10.0))"],
         "high_temperature",
+        "negative_deviation",
+    ),
+    "texts-cold": Sick(
+        "texts",
+        ["objective=InfoNCE(kernel=Cosine(tau=0.003))"],
+        "low_temperature",
         "negative_deviation",
     ),
     "texts-few": Sick("texts", ["batch=2"], "few_negatives", "candidates"),

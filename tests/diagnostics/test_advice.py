@@ -170,6 +170,21 @@ def test_a_hot_loss_near_that_of_a_collapse_is_not_stuck():
     assert names(0.03) == []
 
 
+def test_a_training_that_hardly_left_its_start_is_warned():
+    slow = {"last_loss": 5.02, "collapsed_loss": 5.54, "steps": 550}
+    found = lambda z: [(one.name, one.severity) for one in findings(Known({**slow, **z}))]
+    assert found({"z_mean_cosine": 0.51}) == [("stuck_at_the_start", "warning")]
+    assert found({"z_mean_cosine": 0.1}) == []
+
+
+def test_a_temperature_that_let_nothing_be_learnt_comes_before_the_pairs():
+    hot = {"negative_deviation": 0.05, "effective_negatives": 99.0, "n_negatives": 100}
+    hot |= {"pair_nearer": 0.503, "pair_error": 0.006, "steps": 550, "tau": 10.0}
+    hot |= {"pair_alignment": 1.7, "pair_alignment_shuffled": 1.7}
+    found = [(one.name, one.severity) for one in findings(Known(hot))]
+    assert found == [("high_temperature", "critical"), ("mispaired_views", "note")]
+
+
 def test_style_that_views_draw_anew_is_meant_to_go():
     lost = {"lost_factor": "hue", "lost_r2": 0.02, "lost_before": 0.8, "lost_space": "h"}
     lost |= {"lost_from": "the untrained network", "lost_count": 1}

@@ -36,7 +36,7 @@ def mispaired_views(known: Known) -> Finding | None:
         expect="a positive nearer than 95 % of the others",
         paper="wang2020alignuniform",
         strength=50.0,
-        explains=("strong_views", "false_negatives", "high_temperature", "low_temperature"),
+        explains=("strong_views", "false_negatives", "low_temperature"),
     )
 
 

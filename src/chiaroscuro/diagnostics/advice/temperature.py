@@ -12,21 +12,27 @@ FLAT = 0.12
 """Deviation of log k over negatives below which all negatives weigh the same."""
 SHARP = 12.0
 """Deviation of log k over negatives above which one of them has all the weight."""
+TOLD = 0.8
+"""Share of other samples that a positive is nearer than, where something was learnt."""
 AIM = 1.5
 """What cosines of a deviation of 0.3 have at tau = 0.2 [wang2021temperature, Sec. 4]."""
 
 
 def high_temperature(known: Known) -> Finding | None:
-    """All negatives weigh alike, so that the near ones are not pushed away more than the far."""
+    """All negatives weigh alike, so that the near ones are not pushed away more than the far.
+
+    Critical where a training at that temperature has not even told pairs from strangers.
+    """
     if not known.has("negative_deviation", "effective_negatives", "n_negatives"):
         return None
     spread = known["negative_deviation"]
     if spread >= FLAT:
         return None
     share = known["effective_negatives"] / known["n_negatives"]
+    nothing = known.has("steps", "pair_nearer") and known["pair_nearer"] < TOLD
     return Finding(
         name="high_temperature",
-        severity="warning",
+        severity="critical" if nothing else "warning",
         evidence=(
             f"log k varies by {spread:.3f} over negatives, which weigh like {100 * share:.1f} % of "
             f"them equally{_tau(known)}"
@@ -36,8 +42,8 @@ def high_temperature(known: Known) -> Finding | None:
         settings=_cooler(known, spread),
         expect=f"a deviation of log k near {AIM}, and lower uniformity",
         paper="wang2021temperature",
-        strength=FLAT / max(spread, 1e-9),
-        explains=("few_negatives",),
+        strength=max(FLAT / max(spread, 1e-9), 60.0 * nothing),
+        explains=("few_negatives", "mispaired_views", "strong_views")[: 3 if nothing else 1],
     )
 
 

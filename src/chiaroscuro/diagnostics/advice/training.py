@@ -23,6 +23,8 @@ SAME = 0.97
 """Linear agreement (CKA) with the untrained network above which nothing was learnt."""
 SPREAD = 0.8
 """Mean cosine of z below which it has left the cone it began in."""
+HARDLY = 0.86
+"""Share of the collapsed loss above which a training has hardly left its start."""
 BEHIND = 0.03
 """Accuracy by which h may fall behind z."""
 LOST = 0.25
@@ -85,23 +87,27 @@ def hardly_trained(known: Known) -> Finding | None:
 
 
 def stuck_at_the_start(known: Known) -> Finding | None:
-    """The loss stays at log m, that of a collapsed batch: the training never began.
+    """The loss stays at log m, that of a collapsed batch: the training never began, or hardly.
 
-    At a high temperature every loss is near log m; then z is spread, and it is no collapse.
+    At a high temperature every loss is near log m; then z is spread, and it is no collapse. A
+    warning where the loss has left log m by less than a seventh, and z the cone it began in by half.
     """
     if not known.has("last_loss", "collapsed_loss"):
         return None
     last, collapsed = known["last_loss"], known["collapsed_loss"]
-    if abs(last - collapsed) > 0.02 * collapsed or known.get("z_mean_cosine", 1.0) < SPREAD:
+    cone = known.get("z_mean_cosine", 1.0)
+    stuck = abs(last - collapsed) <= 0.02 * collapsed and cone >= SPREAD
+    slow = HARDLY * collapsed <= last <= 1.02 * collapsed and cone >= SPREAD / 2
+    if not (stuck or (slow and known.has("steps"))):
         return None
     projector = known.setting("network.projector", "Projector(d=128, last='none')")
     standard = replaced(projector, "last", "'standardise'") or projector
     return Finding(
         name="stuck_at_the_start",
-        severity="critical",
+        severity="critical" if stuck else "warning",
         evidence=(
             f"the loss ends at {last:.3f}, and a batch that is one point has {collapsed:.3f} "
-            f"= log {round(math.exp(collapsed))}"
+            f"= log {round(math.exp(collapsed))}; the mean cosine of z is {cone:.2f}"
         ),
         cause=(
             "embeddings of a small network begin in one narrow cone, where the cosine has hardly a "
@@ -160,7 +166,7 @@ def suppressed_style(known: Known) -> Finding | None:
         severity="warning" if after < GONE and not meant else "note",
         evidence=(
             f"`{known['lost_factor']}` has R^2 {after:.2f} in {known['lost_space']}, against "
-            f"{before:.2f} in {known['lost_from']}; {known['lost_count']} factors lost as much"
+            f"{before:.2f} in {known['lost_from']}; {known['lost_count']} factors lost half as much, or more"
         ),
         cause=(
             "positives share the content and not the style, so that directions of style only cost "
