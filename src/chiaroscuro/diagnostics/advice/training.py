@@ -90,7 +90,8 @@ def stuck_at_the_start(known: Known) -> Finding | None:
     """The loss stays at log m, that of a collapsed batch: the training never began, or hardly.
 
     At a high temperature every loss is near log m; then z is spread, and it is no collapse. A
-    warning where the loss has left log m by less than a seventh, and z the cone it began in by half.
+    warning where the loss has left log m by less than a seventh, and z is still half in the cone it
+    began in.
     """
     if not known.has("last_loss", "collapsed_loss"):
         return None
@@ -166,7 +167,8 @@ def suppressed_style(known: Known) -> Finding | None:
         severity="warning" if after < GONE and not meant else "note",
         evidence=(
             f"`{known['lost_factor']}` has R^2 {after:.2f} in {known['lost_space']}, against "
-            f"{before:.2f} in {known['lost_from']}; {known['lost_count']} factors lost half as much, or more"
+            f"{before:.2f} in {known['lost_from']}; {known['lost_count']} factors lost "
+            "half as much, or more"
         ),
         cause=(
             "positives share the content and not the style, so that directions of style only cost "
