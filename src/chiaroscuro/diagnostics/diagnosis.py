@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy as np
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.advice import SEVERITIES, Finding, Known, findings
 from chiaroscuro.diagnostics.measuring import LEAST, PAIRS, PAIRWISE, About, Measured, measure
-from chiaroscuro.diagnostics.reading import ROWS, read
+from chiaroscuro.diagnostics.reading import ROWS, Reading, read
 from chiaroscuro.diagnostics.record import Record, plain
+from chiaroscuro.errors import need
 
 __all__ = ["DIAGNOSIS_FORMAT", "Diagnosis", "diagnose"]
 
@@ -93,6 +94,7 @@ def diagnose(
     about = About() if about is None else about
     reading = read(subject, rows, seed)
     embeddings = reading.embeddings
+    about = _of_rows(about, reading)
     measured = measure(embeddings, about, seed)
     enough = embeddings.n >= LEAST
     known = Known(measured.numbers, flat(about.settings))
@@ -130,6 +132,23 @@ def flat(settings: Mapping[str, Any], under: str = "") -> dict[str, Any]:
         inside = isinstance(value, Mapping)
         found |= flat(value, f"{under}{key}.") if inside else {f"{under}{key}": value}
     return found
+
+
+def _of_rows(about: About, reading: Reading) -> About:
+    """What is known of each row, of the rows that were drawn."""
+    if len(reading.rows) == reading.n:
+        return about
+    names = ("inputs", "parameters", "first_parameters")
+    given = {name: value for name in names if (value := getattr(about, name)) is not None}
+    for name, value in given.items():
+        need(
+            len(value) == reading.n,
+            lambda name=name, value=value: (
+                f"`About({name})` needs one for each of {reading.n} rows, of which "
+                f"{len(reading.rows)} are looked at; received {len(value)}."
+            ),
+        )
+    return replace(about, **{name: value[reading.rows] for name, value in given.items()})
 
 
 # ---- words ----

@@ -78,6 +78,8 @@ def further_measures(
 
 def _kernel(embeddings: Embeddings, model: Any, inputs: Any, seed: int) -> dict[str, Any]:
     """The neural kernel against classes, or else against the clusters of h."""
+    if inputs.ndim < 2:  # symbols, each with weights of its own: they share no kernel
+        return {}
     n = _affordable(model, inputs)
     if n < FEWEST:
         return {}
@@ -136,7 +138,8 @@ def _one_layer(embeddings: Embeddings, about: About, some: np.ndarray) -> dict[s
     found: dict[str, Any] = {}
     if embeddings.h1 is not None and embeddings.h2 is not None and about.parameters is not None:
         two = embeddings.h1[some], embeddings.h2[some]
-        moved = movement(*two, about.parameters[some])
+        first = about.first_parameters
+        moved = movement(*two, about.parameters[some], None if first is None else first[some])
         found["movement_ratio"] = moved.ratio
         found |= {f"movement_by_{name}": one.share for name, one in moved.effects.items()}
     if about.projector is not None and embeddings.h is not None:

@@ -45,7 +45,7 @@ class About:
         batch: pairs of a step.
         queue: further candidates.
         settings: of the run, nested.
-        history: records of the run; those with a `loss` are used.
+        history: records of the run; those with a `loss` or a `step` are used.
         projector: a module from h to z, of linear layers and relus.
         model, inputs: a module, and the samples it takes in the order of the rows.
         parameters: structured array of what the second view did to each row.
@@ -334,9 +334,9 @@ def _training(out: Measured, about: About) -> None:
     losses = [float(one["loss"]) for one in about.history if _finite(one.get("loss"))]
     if losses:
         out.numbers["first_loss"] = losses[0]
-        steps = [int(one["step"]) for one in about.history if _finite(one.get("step"))]
-        out.numbers |= {"steps": max(steps)} if steps else {}
         out.numbers["last_loss"] = float(np.mean(losses[-max(1, min(10, len(losses) // 5)) :]))
+    steps = [int(one["step"]) for one in about.history if _finite(one.get("step"))]
+    out.numbers |= {"steps": max(steps)} if steps else {}
     if about.loss is None:
         return
     tau = getattr(about.loss.kernel, "tau", None)

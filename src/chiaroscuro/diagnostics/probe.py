@@ -162,7 +162,7 @@ def _prepared(call: str, train: Labelled, test: Labelled) -> tuple[Tensor, Tenso
     """Checked, and standardised by mean and deviation of the training side."""
     X, y, X_test, truth = _checked(call, train, test)
     mean, deviation = X.mean(dim=0), X.std(dim=0, correction=0)
-    deviation = torch.where(deviation > 1e-12 * (1 + mean.abs()), deviation, torch.inf)
+    deviation = torch.where(deviation > 1e-12 * mean.abs(), deviation, torch.inf)
     return (X - mean) / deviation, y, (X_test - mean) / deviation, truth
 
 

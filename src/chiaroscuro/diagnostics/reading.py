@@ -20,6 +20,9 @@ __all__ = ["ROWS", "Reading", "read"]
 ROWS = 50_000
 """Rows that are looked at, if there are more."""
 _SPACES = ("h", "z", "h1", "h2", "z1", "z2")
+_LAYERS = ("layer_untrained", "layer_input")
+_LARGE = 1e140
+"""Beyond it, and below its inverse, squares and their sums leave what a float64 holds."""
 _UNUSED = ("thumbnails", "texts", "ids", "prompts", "prompt_z", "untrained_prompt_z")
 
 
@@ -66,7 +69,15 @@ def read(subject: Any, rows: int = ROWS, seed: int = 0) -> Reading:
     found = _without(found, _UNUSED)
     found = found.take(kept) if n > rows else found
     _check(found, name, kept)
-    return Reading(found, name, kept, n)
+    return Reading(_counted(found), name, kept, n)
+
+
+def _counted(found: Embeddings) -> Embeddings:
+    """Labels as 0, 1, ... in their order, where they are numbers of any size; -1 stays."""
+    if found.labels is None or int(found.labels.max()) < found.n:
+        return found
+    known, y = np.unique(found.labels, return_inverse=True)
+    return _with(found, {"labels": y - int(known[0] < 0), "class_names": None})
 
 
 def _array(value: Any) -> Any:
@@ -139,19 +150,30 @@ def _check(found: Embeddings, name: str, kept: np.ndarray) -> None:
         array = getattr(found, key)
         need(
             array is None or array.shape[1] >= 2,
-            lambda key=key: (
+            lambda key=key, array=array: (
                 f"`diagnose` needs at least 2 dimensions: one number has no direction; `{key}` of "
-                f"`{name}` has 1."
+                f"`{name}` has {array.shape[1]}."
             ),
         )
     for key, bad in found.bad_rows().items():
-        if key in _SPACES or key == "factors":
+        if key in (*_SPACES, "factors", *_LAYERS):
             first = ", ".join(str(int(kept[row])) for row in bad[:5])
             raise InputError(
                 f"`diagnose` needs finite numbers; {len(bad)} of {found.n} rows of `{key}` have "
                 f"NaN or infinity: {'row' if len(bad) == 1 else 'rows'} {first}"
                 f"{' and more' if len(bad) > 5 else ''}."
             )
+    for key in _SPACES:
+        array = getattr(found, key)
+        largest = 0.0 if array is None else max(abs(float(array.max())), abs(float(array.min())))
+        need(
+            largest == 0 or 1 / _LARGE < largest < _LARGE,
+            lambda key=key, largest=largest: (
+                "`diagnose` needs numbers whose squares can be added, between "
+                f"{1 / _LARGE:.0e} and {_LARGE:.0e} in size; the largest of `{key}` of `{name}` is {largest:.1e}: "
+                "multiply all of it by one factor, or look for what exploded."
+            ),
+        )
     if found.labels is not None:
         labelled = found.labels[found.labels >= 0]
         known = np.unique(labelled)

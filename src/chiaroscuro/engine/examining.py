@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from chiaroscuro.artifacts import Embeddings, Run
-from chiaroscuro.data import open_data
+from chiaroscuro.data import Dataset, open_data
 from chiaroscuro.engine.batches import Pairs, plain, spaced
 from chiaroscuro.engine.embedding import embed, load_networks
 from chiaroscuro.engine.networks import Networks
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.snapshots import two_views
 from chiaroscuro.errors import need
+from chiaroscuro.views import TokenSplit
 
 __all__ = ["Look", "contrast_of", "examine", "inputs_of", "look", "view_parameters"]
 
@@ -27,7 +28,8 @@ def examine(run: Run | str | os.PathLike, rows: int = ROWS) -> Embeddings:
     """Embeddings of rows of the run's data, both sides of its split, with two views of each.
 
     Holds what `embed` holds, the untrained network's among it, and `h1 h2 z1 z2` of the views that
-    training draws. No network of pairs of pictures and texts has other views than its two sides.
+    training draws. No network of pairs of pictures and texts has other views than its two sides;
+    and where the first encoder takes a symbol out of a sequence, there are the two views alone.
 
     Args:
         run: or its folder; it has saved at least once.
@@ -45,6 +47,8 @@ def examine(run: Run | str | os.PathLike, rows: int = ROWS) -> Embeddings:
     need(rows >= 2, lambda: f"`examine(run, rows)` needs at least 2 rows; received {rows}.")
     settings = Settings.of(run.settings())
     data = spaced(open_data(settings.data.source), rows)
+    if _takes_symbols(settings):
+        return _pairs_alone(load_networks(run), data, settings)
     found = embed(run, data)
     if found.z1 is not None:
         return found
@@ -83,13 +87,27 @@ def look(networks: Networks, settings: Settings, rows: int = ROWS) -> Look:
         ((20, 64), (20,))
     """
     data = spaced(open_data(settings.data.source), rows)
+    made = view_parameters(settings, rows)
+    first, second = (None, None) if made is None else made
+    if _takes_symbols(settings):
+        return Look(_pairs_alone(networks, data, settings), first, second)
     found = embed(networks, data, views=settings.views)
     known: dict[str, Any] = {name: value for name, value in vars(found).items() if name != "layers"}
     if found.z1 is None:
         known |= two_views(networks, data, settings)
-    made = view_parameters(settings, rows)
-    first, second = (None, None) if made is None else made
     return Look(Embeddings(**known, layers=found.layers), first, second)
+
+
+def _takes_symbols(settings: Settings) -> bool:
+    """Whether the first encoder takes one token of a sequence, so that no whole sample fits it."""
+    return isinstance(settings.views.objects()[0], TokenSplit)
+
+
+def _pairs_alone(networks: Networks, data: Dataset, settings: Settings) -> Embeddings:
+    """The two views, and what is known of the rows."""
+    known: dict[str, Any] = dict(vars(embed(nn.Identity(), data)))  # its h are the tokens
+    del known["h"], known["layers"]
+    return Embeddings(**{**known, **two_views(networks, data, settings)})
 
 
 def view_parameters(settings: Settings, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray] | None:
@@ -113,7 +131,10 @@ def inputs_of(settings: Settings, rows: int = ROWS, most: int = 64) -> Tensor:
         most: so many at most.
     """
     data = spaced(open_data(settings.data.source), rows)
-    return plain(data, np.arange(min(most, len(data))), 0, settings.views.objects()[0])
+    few = np.arange(min(most, len(data)))
+    if _takes_symbols(settings):
+        return Pairs.of(settings, data)(few, 0)[0]
+    return plain(data, few, 0, settings.views.objects()[0])
 
 
 def contrast_of(settings: Settings) -> Any:
