@@ -86,7 +86,7 @@ SHIELD = Stated(
     "Conjecture 1",
     "shields",
     "drop_box > 0.1 and drop_sphere > 0.1",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 CLAIMS = (INFIMUM, SUBOPTIMAL, NONLINEAR, RANK, FIX, ETF, SHIELD)
 
@@ -117,7 +117,7 @@ class Settings:
     tau: float = 1.0
     tau_sphere: float = 0.3
     tau_content: float = 1.0
-    steps: int = 1000
+    steps: int = 2000
     batch: int = 256
     lr: float = 2e-3
     rows: int = 4000

@@ -39,7 +39,7 @@ BOX = Stated(
     "Fig. 1, middle",
     "collapse in the final layer",
     "lost_style > 0.2 and lost_style > lost_content",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 SPHERE = Stated(
     "C4.sphere",
@@ -47,7 +47,7 @@ SPHERE = Stated(
     "Fig. 1, right",
     "collapse in the final layer",
     "lost_style > 0.2 and lost_style > lost_content",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 LAST = Stated(
     "C4.last",
@@ -55,7 +55,7 @@ LAST = Stated(
     "Sec. 4.1: collapse is only present in the last layer",
     "only the last layer",
     "share_box > 0.5 and share_sphere > 0.5",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 BOX_TAU = Stated(
     "C4.box_tau",
@@ -63,7 +63,7 @@ BOX_TAU = Stated(
     "Fig. 1, middle, tau_c < tau_s",
     "alleviated",
     "gain > 0.1",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 SPHERE_TAU = Stated(
     "C4.sphere_tau",
@@ -71,7 +71,7 @@ SPHERE_TAU = Stated(
     "Sec. 4.1: for the sphere, we further need to remove the l2-normalization",
     "needs both",
     "gain_with_norm < 0.1 and gain_without_norm > 0.1",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 CLAIMS = (BOX, SPHERE, LAST, BOX_TAU, SPHERE_TAU)
 
@@ -106,7 +106,7 @@ class Settings:
     tau: float = 1.0
     tau_sphere: float = 0.3
     tau_content: float = 0.2
-    steps: int = 1000
+    steps: int = 2000
     batch: int = 256
     lr: float = 2e-3
     rows: int = 4000

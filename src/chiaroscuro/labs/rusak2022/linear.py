@@ -14,6 +14,12 @@ Fig. 1 calls the setting uncollapsed. On the sphere, where T is no change of par
 temperatures cost rank even without content. And in the linear case a readout shows nothing: an
 invertible W has R^2 = 1 of all latents, however collapsed, so singular values are used.
 
+What came out in the box: content grows by a factor of ten and more, while the singular values of
+style stay within a quarter of what they are without content (1.9, and 1.4 for d_c = 4). Style is
+outgrown, not removed. Temperatures do not choose which rows carry content: training turns W, so
+that tau_c < tau_s narrows the gap after d_c singular values by a third and leaves the ratio of the
+smallest to the largest, by which the rule goes, where it was or lower.
+
 Deviations: the paper gives no widths of the conditionals, temperatures, batch or steps; ours are in
 `Settings`. Style varies in a pair nearly as much as in the marginal: with a small variance or few
 steps no collapse shows. g is orthogonal, so that the singular values of W are those of f g.
@@ -232,14 +238,23 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         both = zip(spectra(name, kind), spectra("box 2 1", kind), strict=True)
         return [flatness(a) / flatness(b) for a, b in both]
 
+    def narrower(name: str) -> list[float]:
+        """The gap of one tau over the gap here."""
+        both = zip(spectra("box 2 1", "raw"), spectra(name, "raw"), strict=True)
+        return [counted(a)[1] / counted(b)[1] for a, b in both]
+
     less, more = f"box 2 {low:g}", f"box 2 {1 / low:g}"
     return [
         FLAT.judge(box=spread("box 0 1"), sphere=spread("sphere 0 1"), steps=steps),
         LARGE.judge(**large("box")),
         SPHERE.judge(**large("sphere")),
         TAU.judge(
-            printed={"flatter_than_one_tau": flatter(more, "raw")},
-            corrected={"flatter_than_one_tau": flatter(less, "raw"), "steps": steps},
+            printed={"flatter_than_one_tau": flatter(more, "raw"), "gap_narrower": narrower(more)},
+            corrected={
+                "flatter_than_one_tau": flatter(less, "raw"),
+                "gap_narrower": narrower(less),
+                "steps": steps,
+            },
         ),
         EFFECTIVE.judge(
             printed={"flatness": [flatness(v) for v in spectra(less, "effective")]},
