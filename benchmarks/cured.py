@@ -147,7 +147,7 @@ def texts() -> Settings:
             "objective": "InfoNCE(kernel=Cosine(tau=0.2))",
             "epochs": 20,
             "batch": 128,
-            "data": {"source": str(_captions())},
+            "data": {"source": f"pairs('{_captions()}', pictures=False, test=0.25)"},
             "views": {"first": "Rewrites()"},
             "network": {
                 "encoder": "SequenceTransformer(n_tokens=258, length=96, d=64, depth=2, padding=0)",

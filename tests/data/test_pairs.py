@@ -118,3 +118,17 @@ def test_classes_and_a_split_from_the_lines(tmp_path):
     assert len(test) == 4
     del records[3]["category"]
     assert read_pairs(lines(tmp_path / "a.jsonl", records)).labels is None
+
+
+def test_texts_alone_need_no_pictures(tmp_path):
+    path = tmp_path / "sentences.jsonl"
+    path.write_text(
+        '{"captions": ["a cat", "one cat"], "category": "animal"}\n'
+        '{"captions": ["a car"], "category": "thing"}\n'
+    )
+    data = read_pairs(path, pictures=False)
+    assert set(data.inputs) == {"texts", "captions"}
+    assert data[[0]]["captions"].tolist() == [("a cat", "one cat")]
+    assert data.class_names == ("animal", "thing")
+    with pytest.raises(InputError, match="takes no pictures"):
+        read_pairs(path, "pictures.npz", pictures=False)

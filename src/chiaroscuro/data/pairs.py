@@ -31,6 +31,7 @@ def read_pairs(
     size: int | None = None,
     cache: bool = False,
     test: float | None = None,
+    pictures: bool = True,
 ) -> Dataset:
     """Pictures and their texts from a JSONL file.
 
@@ -52,6 +53,7 @@ def read_pairs(
         size: bring pictures from files to `size` x `size`.
         cache: keep pictures from files in memory.
         test: share of the held-out side of a split, as `with_split` makes it; None makes none.
+        pictures: False takes the texts alone: sentences, each with its rewrites.
 
     Example:
         >>> import tempfile
@@ -73,7 +75,9 @@ def read_pairs(
     skipped: tuple[Skipped, ...] = ()
     groups = _shared([record for _, record in records], GROUP_KEYS)
     image_key = next((k for k in IMAGE_KEYS if k in records[0][1]), None)
-    if images is None and image_key is not None:
+    if not pictures:
+        need(images is None, "`pairs(pictures=False)` takes no pictures; `images` names some.")
+    elif images is None and image_key is not None:
         found = [_file(path, n, record, image_key) for n, record in records]
         names = [f"line {n}: {file}" for (n, _), file in zip(records, found, strict=True)]
         columns["images"], rows, skipped = load_pictures(Pictures(found, size), names, cache=cache)
