@@ -11,7 +11,7 @@ from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.report import report
 from chiaroscuro.report.packing import blob, coordinates
 from chiaroscuro.report.page import page
-from report.conftest import CLASSES, colour_of
+from report.conftest import CLASSES, DIAGNOSIS, colour_of, make_run
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,32 @@ def test_verdict_and_advice(opened, address):
     assert findings.first.locator(".said").inner_text() == "Copied"
     copied = one.page.evaluate("() => navigator.clipboard.readText()")
     assert copied == "--set optimiser.weight_decay=1e-6"
+
+
+def test_accuracies_are_shares_and_dimensions_are_counts(opened, tmp_path):
+    made = make_run(tmp_path / "run", n=60, epochs=1)
+    made.write_diagnosis({**DIAGNOSIS, "measures": {"n": 2048, "effective_rank": 7.25}})
+    results = {"encoder": {"d": 128, "knn_20": 0.832, "linear": 0.8}, "projector": {"d": 64}}
+    made.folder.joinpath("evaluation.json").write_text(json.dumps({"results": results}))
+    one = opened(report(made, tmp_path / "a.html").as_uri())
+    shown = text(one, "#verdict")
+    assert "encoder (128)" in shown
+    assert "83.2" in shown
+    assert "\t80 %" in shown
+    assert "800 %" not in shown  # 100 times 128 or 64
+    assert "400 %" not in shown
+    assert "are of 2\u202f048 rows" in shown  # two values under one name are told apart
+    assert "alignment of z" in shown
+    assert one.errors == []
+
+
+def test_labels_may_be_numbers_of_any_size(opened, tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 60)
+    made = Embeddings(h=rng.normal(size=(60, 4)), labels=np.where(y == 0, -1, y * 10**12))
+    one = opened(report(made, tmp_path / "a.html").as_uri())
+    assert one.errors == []
+    assert "2000000000000" in text(one, "#graph")
 
 
 @pytest.mark.parametrize("renderer", ["", "?renderer=canvas"], ids=["webgl", "canvas"])

@@ -33,11 +33,21 @@ def test_they_are_those_of_the_diagnostics():
 
 
 def test_collapse_and_ideal():
-    same = np.ones((20, 4))
-    assert numbers.spectrum(same)["effective_rank"] == 1
+    diagnostics = pytest.importorskip("chiaroscuro.diagnostics")
+    same = np.full((500, 4), 0.1)  # its mean is not 0.1 to the last bit
+    for name in ("effective_rank", "participation_ratio"):
+        assert numbers.spectrum(same)[name] == getattr(diagnostics, name)(same) == 0
     assert numbers.uniformity(unit_rows(same)) == pytest.approx(0, abs=1e-6)
     basis = np.vstack([np.eye(5), -np.eye(5)])
     assert numbers.spectrum(basis)["effective_rank"] == pytest.approx(5)
+
+
+def test_zero_rows_are_no_unit_rows():
+    diagnostics = pytest.importorskip("chiaroscuro.diagnostics")
+    x = rng.normal(size=(50, 4))
+    x[:9] = 0
+    theirs = diagnostics.uniformity(x)
+    assert numbers.uniformity(unit_rows(x)) == pytest.approx(theirs, abs=1e-6)
 
 
 def test_densities_integrate_to_one_and_split_pairs_by_label():

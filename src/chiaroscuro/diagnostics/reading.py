@@ -170,7 +170,8 @@ def _check(found: Embeddings, name: str, kept: np.ndarray) -> None:
             largest == 0 or 1 / _LARGE < largest < _LARGE,
             lambda key=key, largest=largest: (
                 "`diagnose` needs numbers whose squares can be added, between "
-                f"{1 / _LARGE:.0e} and {_LARGE:.0e} in size; the largest of `{key}` of `{name}` is {largest:.1e}: "
+                f"{1 / _LARGE:.0e} and {_LARGE:.0e} in size; the largest of "
+                f"`{key}` of `{name}` is {largest:.1e}: "
                 "multiply all of it by one factor, or look for what exploded."
             ),
         )

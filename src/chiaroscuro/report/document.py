@@ -199,7 +199,7 @@ def _factors(e: Embeddings) -> dict[str, Any] | None:
         return None
     shares = [numbers.explained(x, list(targets.values())) for x in layers.values()]
     table = [list(of_target) for of_target in zip(*shares, strict=True)]
-    return {"layers": list(layers), "targets": list(targets), "shares": table}
+    return {"layers": list(layers), "targets": list(targets), "shares": table, "n": len(few)}
 
 
 def _circle(turns: np.ndarray) -> np.ndarray:

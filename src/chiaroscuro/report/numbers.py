@@ -35,6 +35,8 @@ def spectrum(x: np.ndarray) -> dict[str, Any]:
         effective_rank = exp(-sum p log p),   p = s / sum s
         participation_ratio = (sum s^2)^2 / sum s^4
 
+    Both are 0 where all rows are the same.
+
     References:
         roy2007rank, jing2022directclr
 
@@ -44,9 +46,12 @@ def spectrum(x: np.ndarray) -> dict[str, Any]:
         (4.0, 4.0)
     """
     x = np.asarray(x, dtype=np.float64)
-    s = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)
+    centred = x - x.mean(axis=0)
+    centred -= centred.mean(axis=0)  # a long sum is rounded: the rest of the mean
+    s = np.linalg.svd(centred, compute_uv=False)
+    s[s <= 4 * np.finfo(np.float64).eps * np.linalg.norm(x)] = 0
     if not s.size or s[0] <= 0:
-        return {"s": s.tolist(), "effective_rank": 1.0, "participation_ratio": 1.0}
+        return {"s": s.tolist(), "effective_rank": 0.0, "participation_ratio": 0.0}
     p = s[s > 0] / s.sum()
     q = s / s[0]
     return {
@@ -67,7 +72,9 @@ def uniformity(u: np.ndarray) -> float:
         -8.0
     """
     u = u[spaced(len(u), _PAIRS_OF)].astype(np.float64)
-    log_k = -4 + 4 * _pairs(u)
+    i, j = np.triu_indices(len(u), 1)
+    size = (u**2).sum(axis=1)  # 1, and 0 of a zero row
+    log_k = 4 * _pairs(u) - 2 * (size[i] + size[j])
     top = log_k.max()
     return float(top + np.log(np.exp(log_k - top).mean()))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -78,9 +78,20 @@ def shown(subject: Subject, most: int = POINTS) -> Shown | None:
         return None
     labels = None if whole.labels is None else whole.labels[good]
     rows = good[stratified(len(good), most, labels)]
-    taken = whole.take(rows)
+    taken = _counted(whole.take(rows))
     frames = tuple(_frames(subject.frames, taken)) or ((0, _vectors(taken)),)
     return Shown(taken, frames, total, _sentence(total, len(rows), int(bad.sum()), labels))
+
+
+def _counted(taken: Embeddings) -> Embeddings:
+    """Labels that are numbers of any size as 0, 1, ..., called by their numbers; -1 stays."""
+    labels = taken.labels
+    if labels is None or taken.class_names is not None or int(labels.max()) < 2 * len(labels):
+        return taken
+    known, y = np.unique(labels, return_inverse=True)
+    unlabelled = int(known[0] < 0)
+    names = known[unlabelled:].astype(str)
+    return replace(taken, labels=y - unlabelled, class_names=names)
 
 
 def _vectors(embeddings: Embeddings) -> dict[str, np.ndarray]:

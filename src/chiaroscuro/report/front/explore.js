@@ -157,7 +157,7 @@ function inStep(run) {
   const spaces = Object.keys(run.spaces);
   const over = (name, share) => {
     const series = spaces.map((space, at) => ({
-      name: spaceName(space), x: run.epochs, dash: at ? "5 3" : undefined, colour: category(at + 1),
+      name: spaceName(space), x: run.epochs, dash: at ? "5 3" : undefined, colour: category(at),
       y: run.frames.map((frame) => frame[space][name] === null ? null : frame[space][name] * share),
     })).filter((one) => one.y.some((v) => v !== null));
     if (run.epochs.length < 2 || !series.length) return;

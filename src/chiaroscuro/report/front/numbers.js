@@ -28,7 +28,7 @@ export function measureName(name) {
 export function unit(name) {
   const known = NAMES[name.startsWith("z_") ? name.slice(2) : name];
   if (known) return known[1];
-  return /accuracy|^knn|top_|recall/.test(name) ? "%" : "";
+  return /accuracy|^knn|^linear|zero_shot|top_|recall/.test(name) ? "%" : "";
 }
 
 export function format(value, figures = 3) {

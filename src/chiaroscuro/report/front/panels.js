@@ -20,6 +20,11 @@ export function trainingSection(run) {
         "oord2018cpc", lines([{ name: "loss", x: steps.step, y: steps.loss, colour: category(0) }],
           { x: "step", y: "Loss, nats" }).node));
     }
+    if (!steps.loss?.length && epochs.mean_loss?.length) {
+      found.push(panel("Loss", "The mean of the objective over each epoch; there were too few steps to record single ones.", "oord2018cpc",
+        lines([{ name: "mean loss", x: epochs.epoch, y: epochs.mean_loss, colour: category(0) }],
+          { x: "epoch", y: "Loss, nats" }, { marks: true }).node));
+    }
     if (steps.lr?.length) {
       found.push(panel("Learning rate", "What each step was multiplied by: warm-up, then the schedule.", null,
         lines([{ name: "learning rate", x: steps.step, y: steps.lr, colour: category(2) }],
@@ -30,7 +35,7 @@ export function trainingSection(run) {
       const at = epochs[name].map((v, k) => [epochs.epoch[k], v]).filter(([, v]) => v !== null);
       const [x, y] = [at.map(([epoch]) => epoch), at.map(([, v]) => share * v)];
       const title = measureName(name);
-      found.push(panel(title[0].toUpperCase() + title.slice(1), "Measured on held-out data while training; it decides nothing.", null,
+      found.push(panel(title[0].toUpperCase() + title.slice(1), "Measured while training, to look at; it decides nothing.", null,
         lines([{ name: title, x, y, colour: category(1) }],
           { x: "epoch", y: unit(name) || "value" }, { marks: at.length < 40 }).node));
     }
@@ -115,7 +120,7 @@ export function graphSection(run) {
     const totals = graph.table.map((line) => Math.max(1, line.reduce((a, b) => a + b, 0)));
     const order = sorted(graph.table);
     return [eigen, panel(`Clusters of ${spaceName(space)}`,
-      `Spectral clusters against labels the model never saw: purity ${format(100 * graph.purity)} %, normalised mutual information ${format(graph.nmi)}.`,
+      `Spectral clusters, made without labels, against the labels: purity ${format(100 * graph.purity)} %, normalised mutual information ${format(graph.nmi)}.`,
       "tan2024", heat(order.map((r) => rows[r]), run.samples.labels.names, order.map((r) => graph.table[r]),
         { corner: "samples", text: (v) => (v ? format(v) : "·"), share: (v, r) => v / totals[order[r]] }))];
   });
@@ -149,7 +154,7 @@ export function viewsSection(run) {
     panel("Sensitivity to augmentation", "How far two views of a sample are apart, as a share of how far different samples are: 0 is invariant, 1 no better than chance.",
       "chen2020simclr", ...sensitive),
     movedPanel(run),
-    panel("Factors through the layers", "How much of each factor a linear map reads out of each layer (R² on held-out rows): what is kept, and what the projector throws away.",
+    panel("Factors through the layers", `How much of each factor a linear map reads out of each layer (R² on held-out rows): what is kept, and what the projector throws away.${factors ? ` Fitted to half of ${format(factors.n)} rows; what is faint needs more to show.` : ""}`,
       "rusak2022", table)));
 }
 
@@ -164,7 +169,7 @@ function movedPanel(run) {
     text: `${format(100 * Math.max(0, value), 2)} %`, colour: category(1),
   }));
   return panel("What moves the embedding",
-    "The share of the movement between two views of a sample that each parameter of the augmentation explains alone.",
+    "Two views of a sample are not always equally far apart in h: the share of that variance which each parameter of the augmentation explains alone. The longest bar is the largest share.",
     "cosentino2022", items.length ? bars(items, { most: 1.05 * Math.max(0.05, ...items.map((one) => one.value)) })
       : empty("The parameters of the views are recorded when a run is diagnosed:", "chiaro diagnose RUN"));
 }

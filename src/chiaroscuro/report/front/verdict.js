@@ -2,7 +2,7 @@
 
 import { copyable, el, prose } from "./dom.js";
 import { heat } from "./charts.js";
-import { format, measure, measureName, parts } from "./numbers.js";
+import { format, measure, measureName, parts, unit } from "./numbers.js";
 import { paperLink } from "./papers.js";
 import { empty, panel, section } from "./panel.js";
 
@@ -46,24 +46,36 @@ function headline(run) {
     add("effective_rank", last[space].effective_rank, null, `of ${d} in ${space}`
       + (last.z && space === "h" ? `; ${format(last.z.effective_rank)} of ${run.spaces.z.d} in z` : ""));
     const seen = last.z ? "z" : "h";
-    add("alignment", last[seen].alignment, first?.[seen].alignment);
-    add("uniformity", last[seen].uniformity, first?.[seen].uniformity);
+    const named = (name) => (seen === "z" ? `z_${name}` : name);
+    add(named("alignment"), last[seen].alignment, first?.[seen].alignment);
+    add(named("uniformity"), last[seen].uniformity, first?.[seen].uniformity);
   }
   return cards.length ? el("div.numbers", {}, cards) : null;
+}
+
+// The same name may have two values: of the rows that were diagnosed, and of those on the page.
+function whose(run) {
+  const n = run.diagnosis?.measures?.n;
+  const shown = run.samples?.n;
+  if (!n || !shown || n === shown) return null;
+  return el("p.hint", {}, `Verdict and findings are of ${format(n)} rows; ranks, neighbours, alignment and uniformity above, `
+    + `and the panels below the map, of the ${format(shown)} that are shown, so they differ a little.`);
 }
 
 function accuracies(run) {
   const results = run.evaluation?.results;
   if (!results) return null;
   const subjects = Object.keys(results);
-  const names = [...new Set(subjects.flatMap((name) => Object.keys(results[name])))];
+  const names = [...new Set(subjects.flatMap((name) => Object.keys(results[name])))].filter((key) => unit(key) === "%");
+  if (!names.length) return null;
+  const called = subjects.map((name) => (results[name].d ? `${name} (${format(results[name].d)})` : name));
   const cells = subjects.map((name) => names.map((key) => results[name][key] ?? null));
   const seen = run.evaluation.test_rows_seen;
   const held = seen ? `Training saw ${format(seen)} rows of the test side, so nothing here is held out. Accuracy` : "Held-out accuracy";
   return panel("Accuracy beside two controls",
     `${held} of neighbours and linear probes on raw input, the untrained network and the trained one.`,
     "chen2020simclr",
-    heat(subjects, names.map(measureName), cells, { corner: "features", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
+    heat(called, names.map(measureName), cells, { corner: "features (dimensions)", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
 }
 
 export function verdictSection(run) {
@@ -85,5 +97,5 @@ export function verdictSection(run) {
           el("tr", {}, el("th", { scope: "row" }, measureName(name)), el("td", {}, measure(name, value))))))))
     : null;
   const sentence = diagnosis ? el("p.verdict", {}, prose(diagnosis.verdict)) : null;
-  return section("verdict", "Verdict", sentence, headline(run), ...body, all, more, accuracies(run));
+  return section("verdict", "Verdict", sentence, headline(run), whose(run), ...body, all, more, accuracies(run));
 }
