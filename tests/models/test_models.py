@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import chiaroscuro.models as models
+from chiaroscuro.dynamics.capture import plain_attention
 from chiaroscuro.errors import InputError
 from chiaroscuro.models import (
     MLP,
@@ -383,3 +384,12 @@ def test_stages_stand_side_by_side_and_the_last_is_the_usual_network():
     torch.testing.assert_close(h[:, :16], c.mean((2, 3)))
     with pytest.raises(InputError, match="needs 1, 2, 3 or 4"):
         ResNet(stages=5)
+
+
+def test_a_sequence_goes_through_vmap():
+    torch.manual_seed(0)
+    net = SequenceTransformer(n_tokens=9, length=5, d=8, depth=1, heads=2, padding=0).eval()
+    x = torch.tensor([[1, 2, 0, 0], [3, 4, 5, 6]])
+    with plain_attention():
+        alone = torch.func.vmap(lambda row: net(row[None])[0])(x)
+    torch.testing.assert_close(alone, net(x))

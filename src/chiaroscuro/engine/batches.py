@@ -13,7 +13,7 @@ from torch import Tensor
 from chiaroscuro.data import Dataset, open_data
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
-from chiaroscuro.views import LabelledContext, Rewrites, View
+from chiaroscuro.views import LabelledContext, Rewrites, TokenSplit, View
 
 __all__ = ["Pairs", "open_training_data", "plain", "spaced", "tokens", "training_part"]
 
@@ -175,10 +175,14 @@ def plain(
         indices: which of them.
         side: 1 for the text of a picture.
         view: of that side in training; its `plain` gives samples the size and the normalisation
-            that the network knows. None leaves them.
+            that the network knows. A `TokenSplit` gives its side of one fixed split. None leaves
+            them.
     """
     texts = side == 1 and bool(set(data.inputs) & {"texts", "captions"})
-    x = _ready(_raw(data[indices], data.inputs, texts, None))
+    batch = data[indices]
+    x = _ready(_raw(batch, data.inputs, texts, None))
+    if isinstance(view, TokenSplit):  # its sides take symbols or contexts, never whole sequences
+        return view(x, batch["row"], view=side)[0]
     return x if view is None else view.plain(x)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from chiaroscuro.errors import need
 from chiaroscuro.spec import notation, same
 
-__all__ = ["Model", "images", "one_of", "positive"]
+__all__ = ["Model", "images", "one_of", "positive", "readable"]
 
 
 class Model(nn.Module):
@@ -39,6 +39,11 @@ class Model(nn.Module):
         return same(self, other)
 
     __hash__ = object.__hash__  # nn.Module needs identity here; equality is by value
+
+
+def readable(x: Tensor) -> bool:
+    """Whether the values of a tensor can be looked at: not inside `torch.func.vmap`."""
+    return not torch._C._functorch.is_batchedtensor(x)
 
 
 def positive(model: object, **counts: int) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.errors import need
-from chiaroscuro.models.model import Model, one_of, positive
+from chiaroscuro.models.model import Model, one_of, positive, readable
 from chiaroscuro.models.transformer import Block, initialise, split_heads
 
 __all__ = ["SequenceTransformer"]
@@ -77,7 +77,7 @@ class SequenceTransformer(Model):
         self._check(tokens, mask)
         if mask is None and self.padding is not None:
             mask = tokens != self.padding
-        if mask is not None:
+        if mask is not None and readable(mask):
             empty = (~mask.any(dim=1)).nonzero().flatten()
             need(
                 len(empty) == 0,
@@ -126,7 +126,7 @@ class SequenceTransformer(Model):
                 "Truncate, or build it longer."
             ),
         )
-        if n:
+        if n and readable(tokens):
             low, high = (int(bound) for bound in tokens.aminmax())
             need(
                 low >= 0 and high < self.n_tokens,
