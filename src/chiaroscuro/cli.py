@@ -298,14 +298,21 @@ def _diagnose(call: argparse.Namespace) -> int:
     import json
 
     import chiaroscuro
-    from chiaroscuro.diagnostics import draw, page
+    from chiaroscuro.diagnostics import draw, page, read_task
 
     if os.path.isdir(call.subject) and (call.objective is not None or call.batch is not None):
         raise InputError(
             "`chiaro diagnose --objective --batch` are for a file; the run "
             f"`{call.subject}` knows its own."
         )
-    found = chiaroscuro.diagnose(call.subject, call.objective, call.batch, task=call.task)
+    objective = None if call.objective is None else chiaroscuro.parse(call.objective)
+    task = read_task(call.task)
+    try:
+        found = chiaroscuro.diagnose(call.subject, objective, call.batch, task=task or None)
+    except InputError as error:
+        if os.path.exists(call.subject):  # the call was right; of these data no diagnosis is made
+            raise ChiaroError(str(error)) from None
+        raise
     if call.json:
         print(json.dumps(found.json(), indent=2))
     else:

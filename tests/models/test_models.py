@@ -393,3 +393,18 @@ def test_a_sequence_goes_through_vmap():
     with plain_attention():
         alone = torch.func.vmap(lambda row: net(row[None])[0])(x)
     torch.testing.assert_close(alone, net(x))
+
+
+def test_the_neural_kernel_of_a_sequence_is_that_of_its_gradients():
+    from chiaroscuro.dynamics import neural_kernel
+
+    torch.manual_seed(0)
+    net = SequenceTransformer(n_tokens=9, length=5, d=4, depth=1, heads=2, padding=0).eval()
+    x = torch.tensor([[1, 2, 0, 0], [3, 4, 5, 6]])
+    rows = []
+    for out in net(x).reshape(-1):
+        found = torch.autograd.grad(out, net.parameters(), retain_graph=True, allow_unused=True)
+        rows.append(torch.cat([g.reshape(-1) for g in found if g is not None]))
+    J = torch.stack(rows)
+    K = neural_kernel(net, x).permute(0, 2, 1, 3).reshape(8, 8)
+    torch.testing.assert_close(K, J @ J.T, rtol=1e-4, atol=1e-5)

@@ -42,8 +42,8 @@ class Model(nn.Module):
 
 
 def readable(x: Tensor) -> bool:
-    """Whether the values of a tensor can be looked at: not inside `torch.func.vmap`."""
-    return not torch._C._functorch.is_batchedtensor(x)
+    """Whether the values of a tensor can be looked at: not inside what `torch.func` transforms."""
+    return not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def positive(model: object, **counts: int) -> None:
