@@ -159,8 +159,8 @@ def _check(found: Embeddings, name: str, kept: np.ndarray) -> None:
         if key in (*_SPACES, "factors", *_LAYERS):
             first = ", ".join(str(int(kept[row])) for row in bad[:5])
             raise InputError(
-                f"`diagnose` needs finite numbers; {len(bad)} of {found.n} rows of `{key}` have "
-                f"NaN or infinity: {'row' if len(bad) == 1 else 'rows'} {first}"
+                f"`diagnose` needs finite numbers; {len(bad)} of {found.n} rows of `{key}` of "
+                f"`{name}` have NaN or infinity: {'row' if len(bad) == 1 else 'rows'} {first}"
                 f"{' and more' if len(bad) > 5 else ''}."
             )
     for key in _SPACES:
