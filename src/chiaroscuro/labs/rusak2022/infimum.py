@@ -320,8 +320,8 @@ def figure(result: dict[str, Any]) -> Any:
     scale.axhline(row["inverse"], color=style.GREY, linestyle="--", label="f = g^-1")
     scale.set_xscale("log")
     scale.set_yscale("symlog", linthresh=0.01)
-    scale.set_ylim(bottom=-0.005)
-    scale.legend(loc="center right")
+    scale.set_ylim(-0.005, 1e10)
+    scale.legend(loc="upper left")
     style.label(scale, "scale", "eq. (4), mean", "an infimum, not an optimum")
     K = result["classes"]
     table = np.array(result["etf"][0]["cosines"])
