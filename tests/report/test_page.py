@@ -175,3 +175,16 @@ def test_ten_thousand_points_with_thumbnails_and_twenty_epochs_fit_in_12_mb(tmp_
     made = json.loads(found[1])["runs"][0]
     assert made["samples"]["n"] == n
     assert made["spaces"]["h"]["maps"]["PCA"]["points"]["shape"] == [20, n, 2]
+
+
+def test_factors_are_those_of_the_diagnosis_where_it_has_them(run, tmp_path):
+    diagnosis = {"measures": {"r2_size": 0.25, "z_r2_size": 0.125}}
+    path = report(run, tmp_path / "page.html", diagnosis=diagnosis)
+    found = re.search(r'id="document">(.*?)</script>', path.read_text(), re.DOTALL)
+    factors = json.loads(found[1])["runs"][0]["factors"]
+    row = factors["shares"][factors["targets"].index("size")]
+    assert dict(zip(factors["layers"], row, strict=True)) | {"pixels": 0} == {
+        "pixels": 0,
+        "h": 0.25,
+        "z": 0.125,
+    }

@@ -77,7 +77,7 @@ def _run(subject: Subject, most: int, maps: Sequence[str]) -> dict[str, Any]:
             "spaces": points.spaces(rows, maps),
             "frames": _frames(rows),
             "sensitivity": _sensitivity(rows),
-            "factors": _factors(rows.embeddings),
+            "factors": _factors(rows.embeddings, subject.diagnosis),
         }
     return out
 
@@ -172,8 +172,11 @@ def _sensitivity(rows: Shown) -> dict[str, Any] | None:
     return found or None
 
 
-def _factors(e: Embeddings) -> dict[str, Any] | None:
-    """R^2 of each factor from each layer, in the order of the network."""
+def _factors(e: Embeddings, diagnosis: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """R^2 of each factor from each layer, in the order of the network.
+
+    Where the diagnosis has one, from more rows than are shown, that is it.
+    """
     if e.factors is None and e.labels is None:
         return None
     few = spaced(e.n, _MEASURED)
@@ -199,6 +202,12 @@ def _factors(e: Embeddings) -> dict[str, Any] | None:
         return None
     shares = [numbers.explained(x, list(targets.values())) for x in layers.values()]
     table = [list(of_target) for of_target in zip(*shares, strict=True)]
+    known = (diagnosis or {}).get("measures", {})
+    for row, target in zip(table, targets, strict=True):
+        for at, layer in enumerate(layers):
+            value = known.get(f"r2_{target}" if layer == "h" else f"{layer}_r2_{target}")
+            if isinstance(value, int | float):
+                row[at] = float(value)
     return {"layers": list(layers), "targets": list(targets), "shares": table, "n": len(few)}
 
 

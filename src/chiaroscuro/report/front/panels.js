@@ -154,7 +154,7 @@ export function viewsSection(run) {
     panel("Sensitivity to augmentation", "How far two views of a sample are apart, as a share of how far different samples are: 0 is invariant, 1 no better than chance.",
       "chen2020simclr", ...sensitive),
     movedPanel(run),
-    panel("Factors through the layers", `How much of each factor a linear map reads out of each layer (R² on held-out rows): what is kept, and what the projector throws away.${factors ? ` Fitted to half of ${format(factors.n)} rows; what is faint needs more to show.` : ""}`,
+    panel("Factors through the layers", `How much of each factor a linear map reads out of each layer (R² on held-out rows): what is kept, and what the projector throws away.${factors ? ` Of the diagnosis where it has them, else fitted to half of ${format(factors.n)} rows.` : ""}`,
       "rusak2022", table)));
 }
 
