@@ -113,9 +113,9 @@ def race(content: dict) -> str:
     seeds = len(result["best"])
     last = (
         f"Mean and standard deviation over {len(result['race'])} seeds; of our best recipe {seeds} "
-        f"seed{'s' * (seeds != 1)}, and it is the best of three that were measured on these held-out "
-        "pictures, so it flatters; the race's settings were chosen on the training side. Other work "
-        f"ran at idle priority. Command: `{content['command']}`."
+        f"seed{'s' * (seeds != 1)}, and it is the best of three that were measured on these "
+        "held-out pictures, so it flatters; the race's settings were chosen on the training side. "
+        f"Other work ran at idle priority. Command: `{content['command']}`."
     )
     return "\n".join([*lines, "", last])
 
