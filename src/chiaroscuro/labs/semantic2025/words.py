@@ -308,20 +308,25 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         ranges[f"{sort}_mean"] = [float(np.mean(row["distances"][sort])) for row in rows]
         ranges[f"{sort}_low"] = [span[0] for span in spans]
         ranges[f"{sort}_high"] = [span[1] for span in spans]
-    beside = {
-        f"word2vec_{key}": value for key, value in apart("natural", "artificial", others).items()
-    }
-    below = {
-        f"word2vec_{key}": value for key, value in apart("unrelated", "natural", others).items()
-    }
+
+    def word2vec_apart(far: str, near: str) -> dict[str, list[float]]:
+        found = apart(far, near, others) if others else {}
+        return {f"word2vec_{key}": value for key, value in found.items()}
+
     return [
-        ARTIFICIAL.judge(**apart("natural", "artificial", rows), **beside, **about),
-        NATURAL.judge(**apart("unrelated", "natural", rows), **below, **about),
+        ARTIFICIAL.judge(
+            **apart("natural", "artificial", rows),
+            **word2vec_apart("natural", "artificial"),
+            **about,
+        ),
+        NATURAL.judge(
+            **apart("unrelated", "natural", rows), **word2vec_apart("unrelated", "natural"), **about
+        ),
         BANDS.judge(**ranges, **about),
         SIMLEX.judge(
             spearman=[row["simlex"]["spearman"] for row in rows],
             spearman_low=[row["simlex"]["low"] for row in rows],
-            word2vec=[row["simlex"]["spearman"] for row in others],
+            **({"word2vec": [row["simlex"]["spearman"] for row in others]} if others else {}),
             n_judged=[row["simlex"]["n"] for row in rows],
             seconds=[row["seconds"] for row in rows],
             **about,
