@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 KEYS = re.compile(r"`([a-z]+\d{4}[a-z]*)`")
 
 
@@ -15,7 +16,7 @@ def stated(line: str) -> str | None:
 
 
 def test_the_twenty_lines_run_and_give_what_they_say():
-    (block,) = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    block, _ = BLOCKS
     lines = block.splitlines()
     namespace: dict = {}
     compared = 0
@@ -30,6 +31,21 @@ def test_the_twenty_lines_run_and_give_what_they_say():
             compared += 1
     assert compared == block.count("-> ") == 4
     assert 20 <= len([line for line in lines if line]) <= 22
+
+
+def test_the_path_through_a_process_tells_what_survived(tmp_path, monkeypatch, capsys):
+    _, block = BLOCKS
+    monkeypatch.chdir(tmp_path)
+    exec(block, {})  # noqa: S102
+    head, *rows = (line.split() for line in capsys.readouterr().out.splitlines()[-4:])
+    assert head == ["above", "chance", "content_0", "content_1", "style_0", "style_1", "style_2"]
+    assert [name for name, *_ in rows] == ["x", "h", "z"]
+    content, style = (
+        [sum(map(float, row[part])) / len(row[part]) for row in rows]
+        for part in (slice(1, 3), slice(3, None))
+    )
+    assert style[1] - style[2] > content[1] - content[2]  # what the projector drops is style
+    assert len([line for line in block.splitlines() if line]) <= 12
 
 
 def test_every_paper_named_is_in_the_bibliography():

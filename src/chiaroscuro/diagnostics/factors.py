@@ -106,6 +106,13 @@ class Survival(Record):
     n: int
     rows: int
 
+    def __str__(self) -> str:
+        """A line for each layer, a column for each factor: `above_chance`."""
+        wide = max(9, *map(len, (*self.factors, *self.layers)))
+        head = ("above chance", *self.factors)
+        lines = [head, *zip(self.layers, *self.above_chance.T.round(2), strict=True)]
+        return "\n".join(" ".join(f"{cell!s:>{wide + 3}}" for cell in line) for line in lines)
+
 
 def survival(
     layers: Mapping[str, Any],
