@@ -102,6 +102,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         with Image.open(paths[0]) as picture:  # a palette makes it a third of the size
             few = _few_colours(picture)
         few.save(paths[0], optimize=True)
+        figure.set_layout_engine("none")  # the places just found serve both
         figure.savefig(paths[1], metadata={"Date": None, "Creator": None})
     return paths
 
