@@ -172,6 +172,9 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     reproduce.add_argument("--list", action="store_true", help="what there is")
     reproduce.add_argument("--scale", default="quick", help="quick (seconds), laptop or paper")
     reproduce.add_argument("--seed", metavar="N", type=int, help="the first of the seeds")
+    reproduce.add_argument(
+        "--jobs", metavar="N", type=int, help="labs at once; all cores at the quick scale, else 1"
+    )
     reproduce.add_argument("--json", action="store_true", help="one JSON document")
     reproduce.add_argument("--out", metavar="DIR", default="chiaro-labs", help="figures and JSON")
     reproduce.set_defaults(verb=_reproduce)
@@ -363,7 +366,9 @@ def _reproduce(call: argparse.Namespace) -> int:
             f"{len(call.what)} and {'' if call.all else 'no '}--all; see `chiaro reproduce --list`."
         )
     show = labs.Show(sys.stderr if call.json else sys.stdout)
-    reports = labs.reproduce(call.what, call.scale, call.seed, call.out, show)
+    usual = os.cpu_count() or 1 if call.scale == "quick" else 1
+    jobs = usual if call.jobs is None else call.jobs
+    reports = labs.reproduce(call.what, call.scale, call.seed, call.out, show, jobs)
     if call.json:
         import json
 

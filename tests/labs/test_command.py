@@ -61,6 +61,8 @@ def test_without_a_terminal_there_are_plain_lines(capsys, tmp_path):
         (("V4", "--scale", "huge"), "'huge'"),
         (("V4", "--seed", "x"), "--seed"),
         (("V4", "--seed", "-3"), "-3"),
+        (("V4", "--jobs", "0"), "received 0"),
+        (("V2", "V4", "--seed", "-3", "--jobs", "2"), "-3"),
     ],
 )
 def test_a_wrong_call_is_one_sentence(capsys, tmp_path, monkeypatch, argv, sentence):
@@ -78,6 +80,21 @@ def test_a_claim_that_fails_is_failed_work(capsys, tmp_path, monkeypatch):
     status, out, _ = run(capsys, "V2", "--out", str(tmp_path))
     assert status == 1
     assert "1 fails" in out
+
+
+def test_labs_at_once_find_what_they_find_one_by_one(tmp_path):
+    found = [
+        {
+            (claim.id, claim.verdict, repr(claim.ours))
+            for report in labs.reproduce(["V2", "V4"], out=tmp_path / str(jobs), jobs=jobs)
+            for claim in report.claims
+        }
+        for jobs in (1, 2)
+    ]
+    assert found[0] == found[1]
+    files = [sorted(p.name for p in (tmp_path / jobs).rglob("*.*")) for jobs in "12"]
+    assert files[0] == files[1]
+    assert len(files[0]) >= 8
 
 
 def test_on_a_terminal_verdicts_have_colours():

@@ -11,7 +11,6 @@ import difflib
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,7 +51,7 @@ class Lab:
     title: str
     claims: tuple[str, ...]
 
-    @cached_property
+    @property
     def module(self) -> ModuleType:
         """The lab itself: `Settings`, `QUICK`, `LAPTOP`, `PAPER`, `run`, `claims`, `figures`."""
         return importlib.import_module(f"chiaroscuro.labs.{self.paper}.{self.name}")

@@ -5,9 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import platform
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +64,7 @@ def reproduce(
     seed: int | None = None,
     out: str | Path | None = None,
     show: Show | None = None,
+    jobs: int = 1,
 ) -> list[Report]:
     """Run labs and judge the claims of their papers.
 
@@ -69,6 +75,8 @@ def reproduce(
         out: the folder for `<scale>/<paper>/<lab>` `.json`, `.data.json`, `.png` and `.svg`. A run
             that is stopped goes on from its pieces there. None writes nothing.
         show: where progress goes.
+        jobs: labs at the same time, each in a process of its own with one thread. Python starts
+            them afresh: a script that asks for several needs `if __name__ == "__main__":`.
 
     Example:
         >>> (report,) = reproduce("V4")
@@ -77,18 +85,51 @@ def reproduce(
     """
     if scale not in SCALES:
         raise InputError(f"`scale` needs one of {', '.join(SCALES)}; received {scale!r}.")
+    if jobs < 1:
+        raise InputError(f"`jobs` needs an integer of at least 1; received {jobs}.")
     show = show or Show(None)
     labs = chosen([what] if isinstance(what, str) else what) if what else found()
+    one = partial(_one, scale=scale, seed=seed, out=None if out is None else Path(out))
     reports = []
-    for lab in labs:
-        show.begin(lab, scale)
-        report = _one(lab, scale, seed, None if out is None else Path(out), show)
-        show.end(report.claims, report.seconds)
-        reports.append(report)
+    with _at_once(one, labs, jobs) as running:
+        for lab in labs:
+            show.begin(lab, scale)
+            reports.append(running(lab))
+            show.end(reports[-1].claims, reports[-1].seconds)
+    if out is not None and not style.available():
+        show.say("no figures: they need matplotlib, `pip install chiaroscuro[plots]`.")
     return reports
 
 
-def _one(lab: Lab, scale: str, seed: int | None, out: Path | None, show: Show) -> Report:
+@contextmanager
+def _at_once(
+    one: Callable[[Lab], Report], labs: Sequence[Lab], jobs: int
+) -> Iterator[Callable[[Lab], Report]]:
+    """The report of a lab, by the lab: run when it is asked for, or by processes ahead of that."""
+    if min(jobs, len(labs)) == 1:
+        yield one
+        return
+    pool = ProcessPoolExecutor(min(jobs, len(labs)), get_context("spawn"), _one_thread)
+    promised = {lab: pool.submit(one, lab) for lab in labs}
+    try:
+        yield lambda lab: promised[lab].result()
+    except BaseException:  # the others would go on for hours
+        for child in active_children():
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _one_thread() -> None:
+    """What a process does first: Ctrl-C is the parent's to hear, and threads would be too many."""
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+
+
+def _one(lab: Lab, scale: str, seed: int | None, out: Path | None) -> Report:
     settings = lab.settings(scale)
     if seed is not None:
         if seed < 0:
@@ -114,8 +155,6 @@ def _one(lab: Lab, scale: str, seed: int | None, out: Path | None, show: Show) -
     stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_name(f"{lab.name}.data.json").write_text(json.dumps(result), encoding="utf-8")
     files = tuple(path.name for path in draw(lab, result, stem)) if style.available() else ()
-    if not files:
-        show.say("no figures: they need matplotlib, `pip install chiaroscuro[plots]`.")
     report = dataclasses.replace(report, files=files)
     text = json.dumps({"format": FORMAT, **report.record(), **_around(report)}, indent=1)
     stem.with_name(f"{lab.name}.json").write_text(text + "\n", encoding="utf-8")

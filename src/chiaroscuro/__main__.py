@@ -1,8 +1,0 @@
-"""`python -m chiaroscuro` is `chiaro`."""
-
-import sys
-
-from chiaroscuro.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())
