@@ -2,7 +2,8 @@
 
 Four kernels that differ in their temperatures alone: one for all; half of the dimensions at 0.7 of
 the others [rusak2022, Sec. 4.2]; measured while training goes on (`Adaptive`); trained under a
-geometric mean that stays (`Balanced`). Same geometric mean, same steps, several seeds.
+mean that stays (`Balanced`). The first three have one geometric mean, the last the harmonic mean of
+the same value, weighed by variances. Same steps, several seeds.
 
     digits   wandering digits: content is the digit, style the ten nuisances that are drawn anew
     cifar    CIFAR-10 (the 12,000 of `CHIARO_DATA`): content is the class, style the parameters of
@@ -42,7 +43,7 @@ HUES = ("ink_hue", "paper_hue")
 
 
 def kernels(d: int, tau: float) -> dict[str, str]:
-    """The four, in their notation, with one geometric mean."""
+    """The four, in their notation, with one mean."""
     low, high = tau * math.sqrt(0.7), tau / math.sqrt(0.7)
     return {
         "one": f"Cosine(tau={tau})",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from chiaroscuro.errors import need, number
-from chiaroscuro.kernels.temperature import Temperature, checked
+from chiaroscuro.kernels.temperature import Temperature, checked, checked_pairs
 
 __all__ = ["Adaptive"]
 
@@ -78,7 +78,7 @@ class Adaptive(Temperature):
         )
         start = torch.as_tensor(share, dtype=torch.float32)
         need(
-            start.shape in ((), (d,)) and bool((start >= 0).all()),
+            start.shape in ((), (d,)) and bool((start >= 0).all() and start.isfinite().all()),
             lambda: (
                 f"`Adaptive(d, share)` needs numbers >= 0, one or one for each of {d} dimensions; "
                 f"received {share}."
@@ -89,13 +89,7 @@ class Adaptive(Temperature):
     @torch.no_grad()
     def observe(self, z1: Tensor, z2: Tensor) -> None:
         """Move the shares towards those of a batch of pairs (n, d)."""
-        need(
-            z1.shape == z2.shape and z1.ndim == 2 and z1.shape[1] == self.d,
-            lambda: (
-                f"`Adaptive.observe(z1, z2)` needs pairs (n, {self.d}); received "
-                f"{tuple(z1.shape)} and {tuple(z2.shape)}."
-            ),
-        )
+        checked_pairs("Adaptive", self.d, z1, z2)
         within = (z1 - z2).double().square().mean(dim=0) / 2
         total = torch.cat([z1, z2]).double().var(dim=0, correction=0)
         now = torch.where(total > 0, within / total, 1.0).to(self.share.dtype)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from chiaroscuro.errors import need, number
 from chiaroscuro.spec import notation, same
 
-__all__ = ["Learnable", "Tau", "Temperature", "checked", "rate_and_scale"]
+__all__ = ["Learnable", "Tau", "Temperature", "checked", "checked_pairs", "rate_and_scale"]
 
 SMALLEST, LARGEST = 1e-30, 1e30
 """Temperatures whose reciprocal still leaves room in float32."""
@@ -129,6 +129,25 @@ def checked(call: str, name: str, tau: object) -> float | tuple[float, ...]:
         )
     need(len(numbers) > 0, f"`{call}({name}=[])` needs at least one number; received none.")
     return tuple(map(float, numbers)) if isinstance(plain, (list, tuple)) else float(plain)
+
+
+def checked_pairs(call: str, d: int, z1: Tensor, z2: Tensor) -> None:
+    """A sentence unless z1 and z2 are pairs (n, d) of finite numbers."""
+    need(
+        z1.shape == z2.shape and z1.ndim == 2 and len(z1) > 0 and z1.shape[1] == d,
+        lambda: (
+            f"`{call}.observe(z1, z2)` needs pairs (n, {d}); received {tuple(z1.shape)} and "
+            f"{tuple(z2.shape)}."
+        ),
+    )
+    bad = lambda: int((~torch.isfinite(z1) | ~torch.isfinite(z2)).any(dim=1).sum())
+    need(
+        bool(torch.isfinite(z1).all() and torch.isfinite(z2).all()),
+        lambda: (
+            f"`{call}.observe(z1, z2)` needs finite numbers; {bad()} of {len(z1)} pairs are not. "
+            "A running mean would keep them."
+        ),
+    )
 
 
 def rate_and_scale(

@@ -1,11 +1,11 @@
-"""`adapt`: temperatures that are measured look at a batch."""
+"""`adapt`: temperatures that are measured, in whole or in part, look at a batch."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from chiaroscuro.kernels import Adaptive, Kernel
+from chiaroscuro.kernels import Adaptive, Balanced, Kernel
 from chiaroscuro.objectives.combinations import OnDims, Weighted
 from chiaroscuro.objectives.objective import Objective
 
@@ -13,19 +13,19 @@ __all__ = ["adapt", "adapts"]
 
 
 def adapts(objective: Objective) -> bool:
-    """Whether the objective has a temperature that is measured.
+    """Whether the objective has a temperature that looks at batches: `Adaptive` or `Balanced`.
 
     Example:
         >>> from chiaroscuro.objectives import InfoNCE
         >>> adapts(InfoNCE())
         False
     """
-    return any(isinstance(module, Adaptive) for module in objective.modules())
+    return any(isinstance(module, Adaptive | Balanced) for module in objective.modules())
 
 
 @torch.no_grad()
 def adapt(objective: Objective, z1: Tensor, z2: Tensor) -> None:
-    """Let every `Adaptive` temperature of an objective see a batch of positive pairs.
+    """Let every `Adaptive` or `Balanced` temperature see a batch of positive pairs.
 
     Call it after the loss of a step, in a loop of your own; `train` does. Each sees the dimensions
     that its kernel sees, as its kernel sees them (`Cosine`: unit rows). Others are left alone.
@@ -51,6 +51,6 @@ def adapt(objective: Objective, z1: Tensor, z2: Tensor) -> None:
     else:
         kernel = getattr(objective, "kernel", None)
         for part in kernel.parts(z1.shape[1]) if isinstance(kernel, Kernel) else ():
-            if isinstance(part.leaf.tau, Adaptive):
+            if isinstance(part.leaf.tau, Adaptive | Balanced):
                 one, two = (part.leaf.base(z[:, part.start : part.stop]) for z in (z1, z2))
                 part.leaf.tau.observe(one, two)
