@@ -153,6 +153,34 @@ def test_the_action_equals_the_matrix_exponential(dtype):
     assert error < (1e-13 if dtype == torch.float64 else 1e-5)
 
 
+@pytest.mark.parametrize(("k", "room"), [(3, 1), (3, 60), (9, 60)])
+def test_every_way_of_the_action_is_the_same(k, room, monkeypatch):
+    """A matrix of each row, some rows at a time; or, for few generators, none."""
+    G = normal(k, 5, 5, seed=4, dtype=torch.float64) / 3
+    eps, x = normal(8, k, seed=5, dtype=torch.float64), normal(8, 5, dtype=torch.float64)
+    expected = exp_action(G, eps, x)
+    monkeypatch.setattr("chiaroscuro.views.lie._ROOM", room)
+    assert (exp_action(G, eps, x) - expected).abs().max() < 1e-13 * expected.abs().max()
+
+
+def test_generators_of_planes_of_their_own_take_the_steps_of_the_largest(monkeypatch):
+    """Their norms are not added up: exp of 40 turns costs what exp of one does."""
+    G = torch.zeros(40, 80, 80, dtype=torch.float64)
+    for plane in range(40):
+        G[plane, 2 * plane, 2 * plane + 1], G[plane, 2 * plane + 1, 2 * plane] = -1.0, 1.0
+    eps = torch.full((2, 40), 2.5, dtype=torch.float64)
+    x = normal(2, 80, dtype=torch.float64)
+    counted = []
+    product = torch.bmm
+    monkeypatch.setattr(torch, "bmm", lambda *ab: counted.append(1) or product(*ab))
+    got = exp_action(G, eps, x)
+    assert len(counted) == 3 * 19
+    cos, sin = math.cos(2.5), math.sin(2.5)
+    a, b = x[:, ::2], x[:, 1::2]
+    assert torch.allclose(got[:, ::2], cos * a - sin * b, atol=1e-13)
+    assert torch.allclose(got[:, 1::2], sin * a + cos * b, atol=1e-13)
+
+
 def test_relations_of_the_action():
     G = normal(6, 6, seed=6).double()
     x = normal(5, 6).double()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from chiaroscuro.views.view import View, alike, record, tensor
 __all__ = ["LieAction", "RigidMotion", "exp_action"]
 
 _TERMS = {torch.float32: 12, torch.float64: 19}  # 1/12! and 1/19! are below the last digit
+_FEW, _ROOM = 8, 1 << 22  # generators, and numbers of the matrices that are held at once
 _BORDERS = ("zeros", "border", "reflection")
 
 
@@ -40,10 +42,10 @@ class LieAction(View):
         scale: one number or one per generator, > 0.
         law: "normal" or "uniform". The paper leaves it open: it takes eps_i as given.
 
-    Numerics: the exponential's series on the vector itself, never the matrix, in steps of norm at
-    most 1: as exact as the dtype, at k matrix products of (n, d) and (d, d) for each term. The
-    products may round differently in batches of other sizes. Half precision is computed in
-    float32.
+    Numerics: the exponential's series on the vector itself, never of the matrix, in steps of norm
+    at most 1: as exact as the dtype, at one product of (d, d) and each row for a term (k of them
+    where few generators meet large batches). The products may round differently in batches of other
+    sizes. Half precision is computed in float32.
 
     References:
         cosentino2022
@@ -104,16 +106,44 @@ def exp_action(generators: Tensor, eps: Tensor, x: Tensor) -> Tensor:
     """
     if not len(x):
         return x
-    norms = torch.linalg.matrix_norm(generators, ord=1)
-    steps = (eps.abs() * norms).sum(dim=1).ceil().clamp(min=1)  # of each row, whatever the others
+    k, d = generators.shape[:2]
+    # of each row, whatever the others: its generator's norm is at most the largest sum of a column
+    steps = (eps.abs() @ generators.abs().sum(dim=1)).amax(dim=1).ceil().clamp(min=1)
+    share = eps / steps[:, None]
+    if k <= _FEW and len(x) * d * d > _ROOM:
+        return _series(lambda on: _each(generators, share[on]), steps, x)
+    moved = []
+    for some in torch.arange(len(x), device=x.device).split(max(1, _ROOM // d**2)):
+        A = (share[some] @ generators.flatten(1)).view(-1, d, d)
+        moved.append(_series(lambda on, A=A: _whole(A[on]), steps[some], x[some]))
+    return torch.cat(moved)
+
+
+_Map = Callable[[Tensor], Tensor]
+
+
+def _series(of: Callable[[Tensor], _Map], steps: Tensor, x: Tensor) -> Tensor:
+    """exp(A_i)^steps_i x_i, where `of(rows)` maps those rows v_i to A_i v_i."""
     for step in range(int(steps.max())):
-        share = (eps / steps[:, None]) * (step < steps)[:, None]
-        term = x
+        on = (step < steps).nonzero()[:, 0]
+        act = of(on)
+        moved = term = x[on]
         for j in range(1, _TERMS[x.dtype] + 1):
-            images = torch.einsum("kab,nb->nka", generators, term)
-            term = torch.einsum("nk,nka->na", share, images) / j
-            x = x + term
+            term = act(term) / j
+            moved = moved + term
+        x = x.index_copy(0, on, moved)
     return x
+
+
+def _whole(A: Tensor) -> _Map:
+    """A_i v_i, by the matrix of each row."""
+    return lambda v: torch.bmm(A, v[:, :, None])[:, :, 0]
+
+
+def _each(generators: Tensor, share: Tensor) -> _Map:
+    """sum_k share_ik G_k v_i, without a matrix of each row."""
+    images = lambda v: torch.einsum("kab,nb->nka", generators, v)
+    return lambda v: torch.einsum("nk,nka->na", share, images(v))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
