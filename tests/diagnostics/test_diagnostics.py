@@ -154,6 +154,15 @@ def test_neighbours_are_the_naive_loop(vote, k, monkeypatch):
     assert 0.3 < found < 1
 
 
+def test_several_numbers_of_neighbours_are_each_alone():
+    train, test = clusters(), clusters(60, seed=1)
+    votes = ("weighted", "majority")
+    found = diagnostics.neighbours.knn_accuracies(train, test, (5, 20), votes)
+    assert len(set(found.values())) > 2
+    for (k, vote), share in found.items():
+        assert share == knn_accuracy(train, test, k, vote)
+
+
 @pytest.mark.parametrize("vote", ["weighted", "majority"])
 def test_leave_one_out_leaves_one_out(vote):
     h, labels = clusters(50)

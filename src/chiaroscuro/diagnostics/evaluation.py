@@ -10,7 +10,7 @@ import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.matching import retrieval, zero_shot_accuracy
-from chiaroscuro.diagnostics.neighbours import knn_accuracy
+from chiaroscuro.diagnostics.neighbours import knn_accuracies, knn_accuracy
 from chiaroscuro.diagnostics.probe import PROBES
 from chiaroscuro.diagnostics.rows import Labelled
 from chiaroscuro.errors import need
@@ -227,10 +227,12 @@ def _raw(embeddings: Embeddings) -> str:
 
 def _accuracies(train: Labelled, test: Labelled, probes: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {"d": train.h.shape[1]}
+    endings = {"weighted": "", "majority": "_majority"}
+    few = [k for k in _NEIGHBOURS if k <= len(train.h)]
+    named = knn_accuracies(train, test, few, list(endings)) if few else {}
     for k in _NEIGHBOURS:
-        for vote, ending in (("weighted", ""), ("majority", "_majority")):
-            enough = k <= len(train.h)
-            found[f"knn_{k}{ending}"] = knn_accuracy(train, test, k, vote) if enough else None
+        for vote, ending in endings.items():
+            found[f"knn_{k}{ending}"] = named.get((k, vote))
     for probe in probes:
         key = "linear" if probe == "ridge" else f"linear_{probe}"
         accuracy = PROBES[probe](train, test)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -46,6 +48,13 @@ def knn_accuracy(
         >>> knn_accuracy(train, Labelled(torch.eye(4), torch.arange(4)), n_neighbours=5)
         1.0
     """
+    return knn_accuracies(train, test, [n_neighbours], [vote])[n_neighbours, vote]
+
+
+def knn_accuracies(
+    train: Labelled, test: Labelled, n_neighbours: Sequence[int], votes: Sequence[str]
+) -> dict[tuple[int, str], float]:
+    """`knn_accuracy` of several numbers of neighbours and votes, from cosines taken once."""
     call = "knn_accuracy(train, test)"
     bank, queries = rows_of(call, train.h, 1), rows_of(call, test.h, 1)
     y = labels_of(call, train.labels, len(bank))
@@ -54,14 +63,18 @@ def knn_accuracy(
         bank.shape[1] == queries.shape[1],
         lambda: f"`{call}` needs one dimension; received {bank.shape[1]} and {queries.shape[1]}.",
     )
-    _check(call, n_neighbours, len(bank), vote)
+    for k, vote in product(n_neighbours, votes):
+        _check(call, k, len(bank), vote)
     bank, queries = unit(bank), unit(queries)
-    hits = 0
+    hits = dict.fromkeys(product(n_neighbours, votes), 0)
     for start in range(0, len(queries), CHUNK):
         some = slice(start, start + CHUNK)
-        named = _vote(queries[some] @ bank.T, y, n_neighbours, vote)
-        hits += int((named == truth[some]).sum())
-    return hits / len(queries)
+        s = queries[some] @ bank.T
+        for k in n_neighbours:
+            nearest = s.topk(k, dim=1)
+            for vote in votes:
+                hits[k, vote] += int((_named(*nearest, y, vote) == truth[some]).sum())
+    return {asked: count / len(queries) for asked, count in hits.items()}
 
 
 def knn_leave_one_out(h: Any, labels: Any, n_neighbours: int = 20, vote: str = "majority") -> float:
@@ -94,19 +107,19 @@ def knn_leave_one_out(h: Any, labels: Any, n_neighbours: int = 20, vote: str = "
         s = u[start : start + CHUNK] @ u.T
         own = torch.arange(len(s))
         s[own, start + own] = -torch.inf
-        hits += int((_vote(s, y, n_neighbours, vote) == y[start : start + CHUNK]).sum())
+        named = _named(*s.topk(n_neighbours, dim=1), y, vote)
+        hits += int((named == y[start : start + CHUNK]).sum())
     return hits / len(u)
 
 
-def _vote(s: Tensor, y: Tensor, n_neighbours: int, vote: str) -> Tensor:
-    """The class that the nearest of each row name, from similarities (q, n)."""
-    nearest, at = s.topk(n_neighbours, dim=1)
+def _named(nearest: Tensor, at: Tensor, y: Tensor, vote: str) -> Tensor:
+    """The class that neighbours name, from their cosines (q, k), falling, and places (q, k)."""
     if vote == "weighted":
         ballots = ((nearest - nearest[:, :1]) / TAU).exp()  # the nearest counts 1: no overflow
     else:
         # less than one whole vote together: they decide between equal counts only
-        ballots = 1 + (nearest + 1) / (4 * n_neighbours + 4)
-    votes = torch.zeros(len(s), int(y.max()) + 1, dtype=s.dtype)
+        ballots = 1 + (nearest + 1) / (4 * nearest.shape[1] + 4)
+    votes = torch.zeros(len(at), int(y.max()) + 1, dtype=nearest.dtype)
     return votes.scatter_add_(1, y[at], ballots).argmax(dim=1)
 
 
