@@ -87,7 +87,7 @@ def look(networks: Networks, settings: Settings, rows: int = ROWS) -> Look:
         ((20, 64), (20,))
     """
     data = spaced(open_data(settings.data.source), rows)
-    made = view_parameters(settings, rows)
+    made = _made(settings, data)
     first, second = (None, None) if made is None else made
     if _takes_symbols(settings):
         return Look(_pairs_alone(networks, data, settings), first, second)
@@ -117,7 +117,10 @@ def view_parameters(settings: Settings, rows: int = ROWS) -> tuple[np.ndarray, n
         settings: of the training.
         rows: as for `examine`.
     """
-    data = spaced(open_data(settings.data.source), rows)
+    return _made(settings, spaced(open_data(settings.data.source), rows))
+
+
+def _made(settings: Settings, data: Dataset) -> tuple[np.ndarray, np.ndarray] | None:
     made = Pairs.of(settings, data).parameters(np.arange(len(data)), 0)
     return None if made is None else (made[0], made[1])
 
