@@ -166,6 +166,12 @@ def test_motion_against_a_loop_and_its_extremes():
     ("call", "words"),
     [
         (lambda: dynamics.OneHidden(0, 1, 1), "received 0, 1 and 1"),
+        (lambda: dynamics.limit_kernel(torch.ones(3), 1), r"shape \(3,\) and d = 1"),
+        (
+            lambda: dynamics.cluster_motion(torch.ones(2, 1), torch.tensor([-1, 0])),
+            "from 0; received -1",
+        ),
+        (lambda: dynamics.cluster_motion(torch.ones(2, 1), torch.tensor([True, False])), "bool"),
         (lambda: dynamics.one_hidden_kernel(torch.ones(5, 2), torch.ones(3, 2), 2), "d = 2"),
         (lambda: dynamics.cluster_beta(torch.ones(4, 2), torch.ones(1, 3), 2), r"\(1, 3\)"),
         (

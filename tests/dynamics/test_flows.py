@@ -175,6 +175,17 @@ def test_relative_drift_and_its_extremes():
     [
         (lambda: Steps(0.0, 1), "above 0.0; received 0.0"),
         (lambda: Steps(0.1, -1), "received -1 and 1"),
+        (lambda: Steps(0.1, 2.5), "received 2.5 and 1"),
+        (lambda: dynamics.vanilla_flow(torch.sum, torch.ones(3), Steps(0.1, 1)), r"shape \(3,\)"),
+        (lambda: dynamics.vanilla_flow(lambda z: z, rows(3), Steps(0.1, 1)), r"shape \(3, 2\)"),
+        (
+            lambda: dynamics.vanilla_flow(lambda z: torch.tensor(1.5), rows(3), Steps(0.1, 1)),
+            "that of 1.5 has none",
+        ),
+        (
+            lambda: dynamics.kernel_flow(torch.sum, rows(3), lambda v: v.T @ v, Steps(0.1, 1)),
+            r"\(3, 2\), like v; received \(2, 2\)",
+        ),
         (lambda: Steps(0.1, 1, rule="leapfrog"), "`leapfrog`"),
         (
             lambda: dynamics.kernel_flow(torch.sum, rows(3), torch.ones(2, 2), Steps(0.1, 1)),

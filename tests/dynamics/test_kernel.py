@@ -69,6 +69,43 @@ class TimeFirst(nn.Module):
         return torch.tanh(self.a(x.transpose(0, 1))).sum(dim=0)
 
 
+class Recurrent(nn.Module):
+    """A layer for which `vmap` has no rule."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps = nn.LSTM(2, 3, batch_first=True)
+        self.out = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return self.out(self.steps(x)[0][:, -1])
+
+
+class Counting(nn.Module):
+    """Writes to a buffer as it goes, which `torch.func` forbids."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.randn(3))
+        self.unused = nn.Parameter(torch.randn(2))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return torch.tanh(x * self.scale)
+
+
+class Chance(nn.Module):
+    """Drops out by function, whatever its mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(3, 2)
+
+    def forward(self, x):
+        return nn.functional.dropout(self.a(x), 0.5)
+
+
 class Across(nn.Module):
     """Mixes the samples of a batch."""
 
@@ -162,6 +199,8 @@ MODULES = {
     "attention": (Attention, (3, 4)),
     "twice": (Twice, (3,)),
     "time first": (TimeFirst, (4, 2)),
+    "recurrent": (Recurrent, (4, 2)),
+    "counting": (Counting, (3,)),
     "as many times as samples": (TimeFirst, (5, 2)),
     "tokens": (lambda: Tokens(tied=False), "ids"),
     "tied tokens": (lambda: Tokens(tied=True), "ids"),
@@ -283,6 +322,26 @@ def test_one_step_moves_the_outputs_as_the_kernel_says_with_an_error_that_falls_
             r"Dropout\(p=0.5",
         ),
         (lambda: dynamics.neural_kernel(Across(), torch.randn(4, 3)), "outside their batch"),
+        (lambda: dynamics.neural_kernel(Chance(), torch.ones(9, 3)), "from one call to the next"),
+        (
+            lambda: dynamics.kernel_action(Chance(), torch.ones(9, 3), torch.ones(9, 2)),
+            "from one call to the next",
+        ),
+        (
+            lambda: dynamics.neural_kernel(nn.Linear(3, 2), torch.full((4, 3), torch.nan)),
+            "4 of 4 rows have NaN",
+        ),
+        (
+            lambda: dynamics.neural_kernel(
+                nn.Embedding(7, 2, scale_grad_by_freq=True), torch.tensor([0, 0, 1])
+            ),
+            r"`scale_grad_by_freq`",
+        ),
+        (
+            lambda: dynamics.neural_kernel(nn.Linear(3, 2), torch.ones(4, 3), torch.ones(4, 2)),
+            r"shape \(4, 3\); received Tensor of shape \(4, 2\)",
+        ),
+        (lambda: dynamics.neural_kernel(torch.tanh, torch.ones(4, 3)), "received <built-in"),
         (
             lambda: dynamics.kernel_action(nn.Linear(3, 2), torch.ones(4, 3), torch.ones(4, 3)),
             r"\(4, 2\); received shape \(4, 3\)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -43,7 +43,18 @@ def trainable(module: nn.Module) -> dict[str, Tensor]:
 
 def check_module(module: nn.Module) -> None:
     """Refuse what makes an output depend on chance or on the other samples of the batch."""
+    need(
+        isinstance(module, nn.Module),
+        lambda: f"A neural kernel needs a module with parameters; received {module!r}.",
+    )
     for name, layer in module.named_modules():
+        need(
+            not getattr(layer, "scale_grad_by_freq", False),
+            lambda name=name, layer=layer: (
+                f"A neural kernel needs true gradients; layer `{name}`, {layer}, divides them by "
+                "how often a batch has an entry. Leave out `scale_grad_by_freq`."
+            ),
+        )
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             bad = layer.training or layer.running_mean is None
         else:
@@ -61,7 +72,10 @@ def check_module(module: nn.Module) -> None:
 
 
 def outputs_of(module: nn.Module, x: Tensor) -> Tensor:
-    """module(x), if it is one row of numbers for each sample."""
+    """module(x), if it is one row of finite numbers for each sample, and the same when asked again.
+
+    Chance inside `forward` (`F.dropout`, attention in training mode) shows in no list of layers.
+    """
     z = module(x)
     need(
         isinstance(z, Tensor) and z.is_floating_point() and z.ndim == 2 and len(z) == len(x),
@@ -70,7 +84,28 @@ def outputs_of(module: nn.Module, x: Tensor) -> Tensor:
             f"{getattr(z, 'dtype', type(z).__name__)} of shape {tuple(getattr(z, 'shape', ()))}."
         ),
     )
+    bad = int((~z.isfinite().all(dim=1)).sum())
+    need(
+        bad == 0,
+        lambda: (
+            f"A neural kernel needs finite outputs; {bad} of {len(z)} rows have NaN or infinity."
+        ),
+    )
+    with torch.no_grad():
+        off = _apart(module(x), z)
+    need(
+        off <= _SAME.get(z.dtype, 1e-1),
+        lambda: (
+            f"A neural kernel needs outputs without chance; those of `{type(module).__name__}` "
+            f"change by {off:.3g}, relatively, from one call to the next. Call `.eval()`."
+        ),
+    )
     return z
+
+
+def _apart(a: Tensor, b: Tensor) -> float:
+    """|a - b| / |b|."""
+    return float((a - b).norm() / b.norm().clamp(min=1e-30))
 
 
 def factors(module: nn.Module, x: Tensor) -> tuple[Tensor, list[Factor]]:
@@ -79,7 +114,7 @@ def factors(module: nn.Module, x: Tensor) -> tuple[Tensor, list[Factor]]:
     Layers of `LAYERS` give their factor from inputs and gradients of outputs. Each is checked: the
     gradient that it implies for random weights of the outputs must be the one that autograd finds.
     Where it is not (a weight that is used by other means too), and for all other parameters, the
-    gradients come from `torch.func`.
+    gradients come from `torch.func`, or from one backward pass after the other.
     """
     check_module(module)
     parameters = trainable(module)
@@ -186,15 +221,33 @@ def _same(a: Tensor, b: Any) -> bool:
 def _by_func(
     module: nn.Module, parameters: dict[str, Tensor], rest: list[str], x: Tensor, z: Tensor
 ) -> Lazy:
-    """Gradients by `vmap(grad)`, sample by sample, for groups of parameters that fit together."""
+    """Gradients by `vmap(grad)`, sample by sample, for groups of parameters that fit together.
+
+    Where `vmap` has no rule (recurrent layers, buffers that `forward` writes to), by backward
+    passes of one sample after the other.
+    """
     fixed = {name: p.detach() for name, p in parameters.items()}
 
     def one(some: dict[str, Tensor], row: Tensor) -> Tensor:
         return functional_call(module, {**fixed, **some}, (row[None],))[0]
 
-    with torch.no_grad(), plain_attention():
-        alone = vmap(one, in_dims=(None, 0))({}, x)
-    off = float((alone - z).norm() / z.norm().clamp(min=1e-30))
+    def at_once(some: dict[str, Tensor], rows: Tensor, outputs: int) -> list[dict[str, Tensor]]:
+        return [  # output by output: nested vmap fails for some layers
+            vmap(grad(lambda some, row, k=k: one(some, row)[k]), in_dims=(None, 0))(some, rows)
+            for k in range(outputs)
+        ]
+
+    with plain_attention():
+        try:
+            at_once({name: fixed[name] for name in rest}, x[:1], 1)
+            with torch.no_grad():
+                alone = vmap(one, in_dims=(None, 0))({}, x)
+            each = at_once
+        except RuntimeError:  # a missing rule has many names
+            with torch.no_grad():
+                alone = torch.stack([one({}, row) for row in x])
+            each = partial(_in_turn, one)
+    off = _apart(alone, z)
     need(
         off <= _SAME.get(z.dtype, 1e-1),
         lambda: (
@@ -213,15 +266,30 @@ def _by_func(
         size += bytes_
 
     def gradients(names: list[str]) -> Rows:
-        some = {name: fixed[name] for name in names}
-        with plain_attention():  # output by output: nested vmap fails for some layers
-            found = [
-                vmap(grad(lambda some, row, k=k: one(some, row)[k]), in_dims=(None, 0))(some, x)
-                for k in range(z.shape[1])
-            ]
+        with plain_attention():
+            found = each({name: fixed[name] for name in names}, x, z.shape[1])
         return Rows(tuple(torch.stack([g[name] for g in found], dim=1) for name in names))
 
     return Lazy(tuple(partial(gradients, names) for names in groups))
+
+
+def _in_turn(
+    one: Callable[[dict[str, Tensor], Tensor], Tensor],
+    some: dict[str, Tensor],
+    rows: Tensor,
+    outputs: int,
+) -> list[dict[str, Tensor]]:
+    """Of each output, the gradients of all rows by name: a backward pass for every number."""
+    found: list[list[tuple[Tensor, ...]]] = [[] for _ in range(outputs)]
+    for row in rows:
+        with torch.enable_grad():
+            leaves = {name: p.detach().requires_grad_() for name, p in some.items()}
+            z = one(leaves, row) + 0 * sum(p.sum() for p in leaves.values())  # also if unused
+            for k in range(outputs):
+                found[k].append(_backward(z[k], torch.ones_like(z[k]), list(leaves.values())))
+    return [
+        {name: torch.stack([g[at] for g in each]) for at, name in enumerate(some)} for each in found
+    ]
 
 
 @contextmanager

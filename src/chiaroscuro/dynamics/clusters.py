@@ -22,6 +22,9 @@ __all__ = [
 ]
 
 
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
 @dataclass(frozen=True, eq=False)
 class ClusterMotion:
     """How each of N clusters moves.
@@ -211,12 +214,18 @@ def invariance_rate(
 
 
 def _sizes(call: str, v: Tensor, labels: Tensor) -> Tensor:
+    given = isinstance(labels, Tensor) and labels.dtype in _WHOLE
     need(
-        labels.shape == v.shape[:1] and v.ndim == 2 and not labels.is_floating_point(),
+        given and labels.shape == v.shape[:1] and v.ndim == 2,
         lambda: (
-            f"`{call}` needs (n, d) and one whole number for each row; received {tuple(v.shape)} "
-            f"and {labels.dtype} of shape {tuple(labels.shape)}."
+            f"`{call}` needs (n, d) and a tensor of one whole number for each row; received "
+            f"{tuple(v.shape)} and {getattr(labels, 'dtype', type(labels).__name__)} of shape "
+            f"{tuple(getattr(labels, 'shape', ()))}."
         ),
+    )
+    need(
+        len(labels) == 0 or int(labels.min()) >= 0,
+        lambda: f"`{call}` needs labels from 0; received {int(labels.min())}.",
     )
     sizes = torch.bincount(labels)
     need(

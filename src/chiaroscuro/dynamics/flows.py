@@ -46,11 +46,12 @@ class Steps:
 
     def __post_init__(self) -> None:
         number("Steps", "size", self.size, above=True)
+        whole = all(isinstance(x, int) for x in (self.count, self.every))
         need(
-            self.count >= 0 and self.every >= 1,
+            whole and self.count >= 0 and self.every >= 1,
             lambda: (
-                f"`Steps(count, every)` needs at least 0 and at least 1; received {self.count} and "
-                f"{self.every}."
+                "`Steps(count, every)` needs whole numbers, at least 0 and at least 1; received "
+                f"{self.count} and {self.every}."
             ),
         )
         need(
@@ -115,6 +116,7 @@ def vanilla_flow(
         >>> flow.z.flatten().tolist()  # halves at each step
         [1.0, 0.5, 0.25]
     """
+    _check_start("vanilla_flow(loss, z)", z)
     move = lambda state: [-gradient(loss, state[0])]
     return _follow("vanilla", loss, [z.detach().clone()], move, lambda s: s[0], steps, project)
 
@@ -150,6 +152,7 @@ def kernel_flow(
         >>> flow.z[-1].flatten().tolist()
         [-1.0, -1.0, -1.0]
     """
+    _check_start("kernel_flow(loss, z, K)", z)
     n, d = z.shape
     if isinstance(K, Tensor):
         need(
@@ -160,7 +163,17 @@ def kernel_flow(
         act = lambda v: (matrix @ v.reshape(-1)).view(n, d)
     else:
         act = K
-    move = lambda state: [-act(gradient(loss, state[0]))]
+
+    def move(state: State) -> State:
+        v = act(gradient(loss, state[0]))
+        need(
+            v.shape == z.shape,
+            lambda: (
+                f"`kernel_flow(K)` needs K v of shape {(n, d)}, like v; received {tuple(v.shape)}."
+            ),
+        )
+        return [-v]
+
     return _follow("kernel", loss, [z.detach().clone()], move, lambda s: s[0], steps, project)
 
 
@@ -212,6 +225,16 @@ def training_flow(loss: Loss, module: nn.Module, x: Tensor, steps: Steps) -> Flo
     return _follow("training", loss, start, move, observe, steps, None, names)
 
 
+def _check_start(call: str, z: Tensor) -> None:
+    need(
+        isinstance(z, Tensor) and z.is_floating_point() and z.ndim == 2,
+        lambda: (
+            f"`{call}` needs floating-point embeddings (n, d) to start from; received "
+            f"{getattr(z, 'dtype', type(z).__name__)} of shape {tuple(getattr(z, 'shape', ()))}."
+        ),
+    )
+
+
 def _follow(
     kind: str,
     loss: Loss,
@@ -228,7 +251,15 @@ def _follow(
         if step in recorded:
             at = observe(state).detach().clone()
             with torch.no_grad():
-                value = float(loss(at))
+                total = loss(at)
+            need(
+                isinstance(total, Tensor) and total.numel() == 1,
+                lambda total=total: (
+                    "A flow needs a loss that is one number; received "
+                    f"{type(total).__name__} of shape {tuple(getattr(total, 'shape', ()))}."
+                ),
+            )
+            value = float(total)
             need(
                 bool(at.isfinite().all()) and value == value and abs(value) != float("inf"),
                 lambda step=step, value=value: (

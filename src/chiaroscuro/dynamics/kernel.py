@@ -35,7 +35,8 @@ def neural_kernel(module: nn.Module, x: Tensor, y: Tensor | None = None) -> Tens
     Exact for any module whose outputs depend on their own sample alone. Linear, convolutional,
     normalising and embedding layers are taken by structure: for a linear layer with inputs a and
     output gradients g the block is (g_i g_j^T) (a_i . a_j + 1) and no gradient by a weight is ever
-    formed. What other layers hold goes through `torch.func`.
+    formed. What other layers hold goes through `torch.func`, or, where that has no rule (recurrent
+    layers), through one backward pass for every output.
 
     Relations: `kernel_action(module, x, v)` is K v, `kernel_trace(module, x)` its trace. It adds
     over layers, and over parameters.
@@ -62,8 +63,18 @@ def neural_kernel(module: nn.Module, x: Tensor, y: Tensor | None = None) -> Tens
         [[1.0, 1.0], [1.0, 5.0]]
     """
     need(
-        isinstance(x, Tensor) and x.ndim >= 1 and len(x) > 0 and (y is None or len(y) > 0),
-        lambda: f"`neural_kernel(module, x)` needs a batch of samples; received {_shape(x)}.",
+        isinstance(x, Tensor) and x.ndim >= 1 and len(x) > 0,
+        lambda: (
+            "`neural_kernel(module, x)` needs a tensor with at least 1 sample; received "
+            f"{type(x).__name__} of {_shape(x)}."
+        ),
+    )
+    need(
+        y is None or (isinstance(y, Tensor) and len(y) > 0 and y.shape[1:] == x.shape[1:]),
+        lambda: (
+            f"`neural_kernel(module, x, y)` needs samples like those of x, {_shape(x)}; received "
+            f"{type(y).__name__} of {_shape(y)}."
+        ),
     )
     n = len(x)
     z, found = factors(module, x if y is None else torch.cat([x, y]))
@@ -184,6 +195,10 @@ def gradient(loss: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
         need(
             isinstance(value, Tensor) and value.ndim == 0,
             lambda: f"A flow needs a loss that is one number; received {_shape(value)}.",
+        )
+        need(
+            value.requires_grad,
+            lambda: f"A flow needs a loss with a gradient by z; that of {float(value)} has none.",
         )
         return torch.autograd.grad(value, at)[0]
 

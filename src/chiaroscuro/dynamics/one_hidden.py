@@ -139,10 +139,18 @@ def limit_kernel(x: Tensor, d: int) -> Tensor:
         >>> limit_kernel(torch.tensor([[2.0, 0.0]]), 1).flatten().tolist()
         [2.0]
     """
+    need(
+        isinstance(x, Tensor) and x.is_floating_point() and x.ndim == 2 and d >= 1,
+        lambda: (
+            f"`limit_kernel(x, d)` needs floating-point x (n, D) and d from 1; received "
+            f"{getattr(x, 'dtype', type(x).__name__)} of shape {tuple(getattr(x, 'shape', ()))} "
+            f"and d = {d}."
+        ),
+    )
     size = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     u = x / torch.where(size > 0, size, 1.0)
     apart = torch.linalg.vector_norm(u[:, None] - u, dim=2)
     together = torch.linalg.vector_norm(u[:, None] + u, dim=2)
     angle = 2 * torch.atan2(apart, together)
     value = (x @ x.T) * (0.5 - angle / (2 * math.pi))
-    return value[:, :, None, None] * torch.eye(d, dtype=x.dtype)
+    return value[:, :, None, None] * torch.eye(d).to(x)
