@@ -1,6 +1,8 @@
 """Processes: laws true to moments and densities, mixings inverted, views pure in their row."""
 
 import time
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,6 +38,8 @@ LINE = {
     "truncated laplace": (Laplace(0.3, truncated=True), Box(1)),
     "truncated generalised": (GeneralisedNormal(4.0, 0.5, truncated=True), Box(1)),
     "wide": (Normal(3.0, truncated=True), Box(1)),
+    "high power": (GeneralisedNormal(200.0, 0.4), Euclidean(1)),
+    "heavy tails": (GeneralisedNormal(0.1, 0.5, truncated=True), Box(1)),
     "uniform in a box": (Uniform(0.4), Box(1)),
     "whole box": (Uniform(), Box(1)),
 }
@@ -59,6 +63,16 @@ def test_draws_follow_the_density(law, space, stream):
     grid = np.linspace(low, high, 40_001)
     p = density(law, space, grid)
     mass = integrate.cumulative_trapezoid(p, grid, initial=0)
+    assert mass[-1] == pytest.approx(1, abs=2e-3)
+    assert stats.kstest(z, lambda t: np.interp(t, grid, mass / mass[-1])).statistic < 0.016
+
+
+@pytest.mark.parametrize("wall", [0.0, 1.0])
+@pytest.mark.parametrize("law", [Normal(0.3, truncated=True), Uniform(0.4)], ids=str)
+def test_draws_at_a_wall(law, wall):
+    z = law.draw(np.full((N, 1), wall), Box(1), STREAMS["bulk"](N))[:, 0]
+    grid = np.linspace(0, 1, 4001)
+    mass = integrate.cumulative_trapezoid(density(law, Box(1), grid, wall), grid, initial=0)
     assert mass[-1] == pytest.approx(1, abs=2e-3)
     assert stats.kstest(z, lambda t: np.interp(t, grid, mass / mass[-1])).statistic < 0.016
 
@@ -104,6 +118,47 @@ def test_von_mises_fisher_density_is_scipys():
     z = Uniform().draw(np.repeat(mean[None], 9, 0), Sphere(3), Bulk(np.random.default_rng(0), 9))
     ours = VonMisesFisher(4.0).log_density(z, np.repeat(mean[None], 9, 0), Sphere(3))
     assert ours == pytest.approx(stats.vonmises_fisher(mean, 4.0).logpdf(z))
+
+
+@pytest.mark.parametrize("kappa", [1e6, 1e12, 1e17, 1e100])
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_a_large_concentration(k, kappa):
+    """kappa times the squared distance from the axis is chi-squared, and so is the density."""
+    c = np.repeat(np.eye(1, k), N, axis=0)
+    z = VonMisesFisher(kappa).draw(c, Sphere(k), STREAMS["bulk"](N))
+    far = kappa * (z[:, 1:] ** 2).sum(axis=1)
+    assert stats.kstest(far, stats.chi2(k - 1).cdf).statistic < 0.016
+    flat = (k - 1) / 2 * np.log(kappa / (2 * np.pi))
+    said = VonMisesFisher(kappa).log_density(z, c, Sphere(k))
+    assert said == pytest.approx(flat - far / 2, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("k", "kappa"), [(4, 1e-3), (50, 7.0), (300, 1e-5), (2000, 100.0), (2000, 2000.0), (9, 3e9)]
+)
+def test_the_constant_is_an_integral(k, kappa):
+    """exp(kappa (w - 1)) over the sphere, slice by slice, in high dimensions too."""
+    log_area = np.log(2) + (k - 1) / 2 * np.log(np.pi) - special.gammaln((k - 1) / 2)
+    # in t = log((1 - w) / (1 + w)): smooth, and no end is far
+    t = np.linspace(-60, 60, 400_001)
+    below, above = 2 * special.expit(t), 2 * special.expit(-t)  # 1 - w and 1 + w
+    log_f = -kappa * below + (k - 1) / 2 * np.log(below * above)
+    log_mass = special.logsumexp(log_f) + np.log(t[1] - t[0]) - np.log(2)
+    c = np.eye(1, k)
+    said = VonMisesFisher(kappa).log_density(c, c, Sphere(k))[0]
+    assert said == pytest.approx(-log_area - log_mass, rel=1e-9, abs=1e-7)
+
+
+def test_off_the_sphere_there_is_no_density():
+    process = Process(Sphere(4), 1, VonMisesFisher(2.0))
+    pairs = process.sample(5)
+    for law in (VonMisesFisher(2.0), Uniform()):
+        process = Process(Sphere(4), 1, law)
+        assert np.isfinite(process.log_conditional(pairs.z2, pairs.z1)).all()
+        single = (z.astype(np.float32) for z in (pairs.z2, pairs.z1))
+        assert np.isfinite(process.log_conditional(*single)).all()
+        longer = pairs.z2 * [1, 1.01, 1.01, 1.01]
+        assert (process.log_conditional(longer, pairs.z1) == -np.inf).all()
 
 
 @pytest.mark.parametrize("space", [Box(6), Sphere(6)], ids=str)
@@ -171,6 +226,25 @@ def test_a_process_is_a_data_set_and_its_own_notation():
     assert data.column("x") == pytest.approx(truth, abs=1e-5)
     with pytest.raises(InputError, match="Process"):
         open_data("Box(4)")
+    short = "Process(Box(4), 2, Normal((0.2, 0.3), truncated=True), mixing=LeakyMLP(4), n=300)"
+    assert open_data(short).source == replace(process, seed=0)
+
+
+def test_none_at_all():
+    for space, style in ((Box(3), Normal(0.1, truncated=True)), (Sphere(3), VonMisesFisher(1.0))):
+        assert Process(space, 1, style, mixing=LeakyMLP(3)).sample(0).x2.shape == (0, 3)
+
+
+def test_large_mixings_take_little_memory_and_time():
+    tracemalloc.start()
+    assert Linear(400, condition=1e9).weight.shape == (400, 400)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**28  # five hundred of them at once took 2^30 and more
+    began = time.process_time()
+    with pytest.raises(InputError, match="condition number"):
+        _ = Linear(100).weight
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(
@@ -201,7 +275,10 @@ def test_seeds():
 
 @pytest.mark.parametrize(
     "style",
-    [Normal(0.3), Normal(0.3, truncated=True), VonMisesFisher(5.0)],
+    [
+        *(Normal(0.3), Normal(0.3, truncated=True), VonMisesFisher(5.0), Uniform(0.2)),
+        GeneralisedNormal(3.0, 0.4, truncated=True),
+    ],
     ids=str,
 )
 def test_a_million_in_two_seconds(style):
@@ -235,6 +312,31 @@ WRONG = {
     ),
     "uniform in R^d": (lambda: Process(Euclidean(3), 1, Delta()).sample(4), "width"),
     "scales": (lambda: Process(Box(3), 1, Normal((0.1, 0.2, 0.3))).sample(4), "3"),
+    "left the box": (
+        lambda: Process(Box(3), 1, Normal(0.1, truncated=True)).positives(np.full((4, 3), 9.0)),
+        "4 of 4",
+    ),
+    "not a number": (
+        lambda: Process(Box(3), 1, Normal(0.1)).positives(np.full((4, 3), np.nan)),
+        "4 of 4",
+    ),
+    "narrow": (lambda: Process(Box(3), 1, Normal(0.1)).positives(np.zeros((4, 2))), "(4, 2)"),
+    "uniform around nothing": (
+        lambda: Process(Box(1), 0, Uniform(0.1)).log_conditional([[0.5]], [[5.0]]),
+        "1 are not",
+    ),
+    "marginal leaves the box": (
+        lambda: Process(Box(3), 1, Delta(), marginal=Normal(1.0)),
+        "truncated=True",
+    ),
+    "fewer than none": (lambda: Process(Box(3), 1, Normal(0.1)).sample(-1), "-1"),
+    "negative seed": (lambda: Process(Box(3), 1, Normal(0.1)).sample(1, seed=-7), "-7"),
+    "a function": (lambda: Process(Box(3), 1, Normal(0.1), mixing=len), "len"),
+    "half a row": (lambda: Process(Box(3), 1, Normal(0.1), n=10.5), "10.5"),
+    "no scales": (lambda: Normal(()), "()"),
+    "endless kappa": (lambda: VonMisesFisher(1e200), "1e+200"),
+    "walls in words": (lambda: Box(2, "low", 1.0), "low"),
+    "no map": (lambda: Linear(0), "0"),
     "condition": (lambda: Linear(6, condition=1.01)(np.eye(6)), "condition number"),
     "slope": (lambda: LeakyMLP(3, slope=0.0), "0.0"),
 }

@@ -59,7 +59,10 @@ class Bell:
     def _noise(self, stream: Stream, k: int, scale: Array) -> Array:
         if self.p == 2:
             return stream.normal(k) * (scale / math.sqrt(2))
-        size = stream.gamma(1 / self.p, k) ** (1 / self.p) * scale
+        if self.p > 20:  # of so small a shape gamma underflows: gamma(a) is gamma(a + 1) u^(1/a)
+            size = stream.gamma(1 + 1 / self.p, k) ** (1 / self.p) * stream.uniform(k) * scale
+        else:
+            size = stream.gamma(1 / self.p, k) ** (1 / self.p) * scale
         return np.copysign(size, stream.uniform(k) - 0.5)
 
     def _proposed(self, centre: Array, scale: Array, box: Box, stream: Stream) -> Array:
@@ -68,7 +71,9 @@ class Bell:
         What is rejected is outside the box.
         """
         side = box.high - box.low
-        wide = self.scale > side  # of all rows: what a row draws must not depend on its batch
+        # below p = 1 tails are heavy: then half the integral of exp(-|z|^p / scale^p) is the width
+        heavy = max(1.0, math.gamma(1 + 1 / self.p)) if self.p > 0.01 else math.inf
+        wide = heavy * self.scale > side  # of all rows: a row must not depend on its batch
         if not wide.any():
             return centre + self._noise(stream, 1, scale)
         flat = box.low + side * stream.uniform(1)
@@ -76,7 +81,7 @@ class Bell:
         flat = np.where(taken, flat, np.inf)
         if wide.all():
             return flat
-        return np.where(scale > side, flat, centre + self._noise(stream, 1, scale))
+        return np.where(heavy * scale > side, flat, centre + self._noise(stream, 1, scale))
 
     def log_density(self, z: Array, centre: Array, space: Space) -> Array:
         self._fits(centre, space)
@@ -97,6 +102,15 @@ class Bell:
                 f"`{space}`. On a sphere take `VonMisesFisher`."
             ),
         )
+        if self.truncated and isinstance(space, Box):
+            inside = space.contains(centre)
+            need(
+                bool(inside.all()),
+                lambda: (
+                    f"`{self.call}` needs centres in the box; {int((~inside).sum())} of "
+                    f"{len(inside)} are not."
+                ),
+            )
         need(
             self.scale.size in (1, centre.shape[1]),
             lambda: (

@@ -135,8 +135,8 @@ def _digits(**settings: Any) -> Dataset:
 _digits.__wrapped__ = WanderingDigits  # type: ignore[attr-defined]
 
 
-def _process(**settings: Any) -> Dataset:
-    return Process(**settings).dataset()
+def _process(*parts: Any, **settings: Any) -> Dataset:
+    return Process(*parts, **settings).dataset()
 
 
 _process.__wrapped__ = Process  # type: ignore[attr-defined]

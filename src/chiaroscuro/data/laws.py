@@ -7,10 +7,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from chiaroscuro.data.bells import Bell
-from chiaroscuro.data.spaces import Box, Space, Sphere
+from chiaroscuro.data.spaces import Box, Space, Sphere, rounding
 from chiaroscuro.data.streams import Array, Stream
 from chiaroscuro.errors import InputError, need
 
@@ -84,8 +85,8 @@ class Uniform(Law):
     def log_density(self, z: Array, centre: Array, space: Space) -> Array:
         if isinstance(space, Sphere):
             self._whole()
-            k = z.shape[1]
-            return -_log_area(k) - (k - 1) * np.log(_norm(centre)[:, 0])
+            k, radius = z.shape[1], _norm(centre)[:, 0]
+            return np.where(_as_far(z, radius), -_log_area(k) - (k - 1) * np.log(radius), -np.inf)
         low, high = self._sides(centre, space)
         inside = ((z >= low) & (z <= high)).all(axis=1)
         return np.where(inside, -np.log(high - low).sum(axis=1), -np.inf)
@@ -99,6 +100,12 @@ class Uniform(Law):
         need(
             self.width is not None or isinstance(space, Box),
             lambda: f"`Uniform()` on `{space}` needs a width; received None.",
+        )
+        need(
+            bool((low <= high).all()),
+            lambda: (
+                f"`{self}` needs centres in `{space}`; {(low > high).any(axis=1).sum()} are not."
+            ),
         )
         return low, high
 
@@ -219,7 +226,9 @@ class VonMisesFisher(Law):
     rejection. E cos = I_(k/2)(kappa) / I_(k/2-1)(kappa). In one dimension the sphere is two points.
 
     Args:
-        kappa: concentration; 0 is uniform.
+        kappa: concentration, at most 1e100; 0 is uniform.
+
+    Numerics: drawn and evaluated by 1 - cos(z, c), so that a large kappa loses no digits.
 
     References:
         zimmermann2021clica
@@ -234,8 +243,13 @@ class VonMisesFisher(Law):
 
     def __post_init__(self) -> None:
         need(
-            isinstance(self.kappa, (int, float)) and 0 <= self.kappa < math.inf,
-            lambda: f"`VonMisesFisher(kappa)` needs a number >= 0; received `{self.kappa!r}`.",
+            isinstance(self.kappa, (int, float))
+            and not isinstance(self.kappa, bool)
+            and 0 <= self.kappa <= 1e100,
+            lambda: (
+                "`VonMisesFisher(kappa)` needs a number from 0 to 1e100; received "
+                f"`{self.kappa!r}`."
+            ),
         )
 
     def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
@@ -246,28 +260,27 @@ class VonMisesFisher(Law):
         if k == 1:
             there = stream.uniform(1) < special.expit(2 * self.kappa)
             return np.where(there, centre, -centre)
-        w = self._cosines(k, stream)[:, None]
+        t = self._below_one(k, stream)[:, None]
         side = stream.normal(k)
         side -= (side * mean).sum(axis=1, keepdims=True) * mean
-        side *= np.sqrt(1 - w**2) / _norm(side)
-        side += w * mean
+        side *= np.sqrt(t * (2 - t)) / _norm(side)
+        side += (1 - t) * mean
         side *= radius / _norm(side)
         return side
 
-    def _cosines(self, k: int, stream: Stream) -> Array:
-        """cos(z, c) of each row."""
+    def _below_one(self, k: int, stream: Stream) -> Array:
+        """1 - cos(z, c) of each row; s is Wood's 1 - x_0."""
         kappa, m = float(self.kappa), k - 1
-        b = m / (2 * kappa + math.sqrt(4 * kappa**2 + m**2))
-        x0 = (1 - b) / (1 + b)
-        c = kappa * x0 + m * math.log1p(-(x0**2))
+        b = m / (2 * kappa + math.hypot(2 * kappa, m))
+        s = 2 * b / (1 + b)
         found = np.empty(stream.n)
         left = np.arange(stream.n)
         while len(left):
             beta = stream.beta(m / 2, 1)[:, 0]
-            w = (1 - (1 + b) * beta) / (1 - (1 - b) * beta)
+            t = 2 * b * beta / (1 - (1 - b) * beta)
             log_u = np.log1p(-stream.uniform(1)[:, 0])
-            good = kappa * w + m * np.log(1 - x0 * w) - c >= log_u
-            found[left[good]] = w[good]
+            good = kappa * (s - t) + m * np.log((s + t - s * t) / (s * (2 - s))) >= log_u
+            found[left[good]] = t[good]
             again = np.flatnonzero(~good)
             left, stream = left[again], stream.some(again)
         return found
@@ -275,8 +288,10 @@ class VonMisesFisher(Law):
     def log_density(self, z: Array, centre: Array, space: Space) -> Array:
         _on_sphere(space)
         k, radius = z.shape[1], _norm(centre)[:, 0]
-        cosine = (z * centre).sum(axis=1) / radius / _norm(z)[:, 0]
-        return _log_constant(k, float(self.kappa)) + self.kappa * cosine - (k - 1) * np.log(radius)
+        apart = z / radius[:, None] - centre / radius[:, None]
+        below_one = np.einsum("ij,ij->i", apart, apart) / 2  # 1 - cos, as both have one norm
+        log_p = _log_constant(k, float(self.kappa)) - self.kappa * below_one
+        return np.where(_as_far(z, radius), log_p - (k - 1) * np.log(radius), -np.inf)
 
 
 def _bell(law: Normal | Laplace | GeneralisedNormal, p: float, scale: Scale) -> Bell:
@@ -295,16 +310,36 @@ def _log_area(k: int) -> float:
     return math.log(2) + k / 2 * math.log(math.pi) - math.lgamma(k / 2)
 
 
+def _as_far(z: Array, radius: Array) -> NDArray[np.bool_]:
+    """Which rows have this norm, up to rounding."""
+    return np.abs(_norm(z)[:, 0] - radius) < rounding(z)
+
+
 def _log_constant(k: int, kappa: float) -> float:
-    """log C_k(kappa) of von Mises and Fisher."""
+    """log C_k(kappa) + kappa of von Mises and Fisher: the log density at the centre."""
     if kappa == 0:
         return -_log_area(k)
+    if k == 1:
+        return -math.log1p(math.exp(-2 * kappa))
     order = k / 2 - 1
-    scaled = float(special.ive(order, kappa))
-    # far below its order a Bessel function is its first term
-    first = order * math.log(kappa / 2) - math.lgamma(order + 1)
-    log_bessel = math.log(scaled) + kappa if scaled > 0 else first
-    return order * math.log(kappa) - k / 2 * math.log(2 * math.pi) - log_bessel
+    return order * math.log(kappa) - k / 2 * math.log(2 * math.pi) - _log_ive(order, kappa)
+
+
+def _log_ive(v: float, x: float) -> float:
+    """log of I_v(x) exp(-x), also where scipy's is 0 or not a number (x beyond 2^31)."""
+    scaled = float(special.ive(v, x))
+    if scaled > 0:
+        return math.log(scaled)
+    if x**2 < 1e-12 * (v + 1):  # the first term of the series
+        return v * math.log(x / 2) - math.lgamma(v + 1) - x
+    # Debye's expansion for a large v or x, in powers of 1 / r; p = (v / r)^2
+    r = math.hypot(v, x)
+    p = (v / r) ** 2
+    series = (3 - 5 * p) / (24 * r)
+    series += (81 - 462 * p + 385 * p**2) / (1152 * r**2)
+    series += (30375 - 369603 * p + 765765 * p**2 - 425425 * p**3) / (414720 * r**3)
+    grows = v**2 / (r + x) + v * math.log(x / (v + r))  # and r - x is the first of them
+    return grows - math.log(2 * math.pi * r) / 2 + math.log1p(series)
 
 
 def _on_sphere(space: Space) -> None:
@@ -323,6 +358,7 @@ def _scale(call: str, name: str, scale: Scale) -> Scale:
     if not isinstance(scale, (list, tuple)):
         _positive(call, name, scale)
         return float(scale)
+    need(len(scale) > 0, f"`{call}({name})` needs at least one number; received `{scale!r}`.")
     for x in scale:
         _positive(call, name, x)
     return tuple(map(float, scale))

@@ -28,6 +28,12 @@ class Mixing(ABC):
 
     d: int
 
+    def __post_init__(self) -> None:
+        need(
+            isinstance(self.d, int) and not isinstance(self.d, bool) and self.d >= 1,
+            lambda: f"`{type(self).__name__}(d)` needs at least 1 dimension; received `{self.d}`.",
+        )
+
     @abstractmethod
     def __call__(self, z: Array) -> Array:
         """g(z), row by row."""
@@ -130,8 +136,9 @@ class LeakyMLP(Mixing):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         need(
-            self.depth >= 1 and 0 < self.slope <= 1,
+            isinstance(self.depth, int) and self.depth >= 1 and 0 < self.slope <= 1,
             lambda: (
                 "`LeakyMLP(depth, slope)` needs depth >= 1 and 0 < slope <= 1; received "
                 f"{self.depth} and {self.slope}."
@@ -174,8 +181,12 @@ def _solved(weight: Array, x: Array) -> Array:
 def _drawn(call: str, d: int, condition: float, generator: np.random.Generator) -> Array:
     """The first matrix of normal entries and unit columns whose condition number obeys."""
     best = math.inf
-    for _ in range(0, TRIES, 500):
-        weights = generator.normal(size=(500, d, d))
+    # large ones in small blocks, and fewer: their condition numbers grow with d and differ less
+    block = max(1, min(500, 2**22 // d**2))
+    blocks = math.ceil(TRIES * min(1.0, (32 / d) ** 3) / block)
+    tries = block * blocks
+    for _ in range(0, tries, block):
+        weights = generator.normal(size=(block, d, d))
         weights /= np.linalg.norm(weights, axis=1, keepdims=True)
         conditions = np.linalg.cond(weights)
         good = np.flatnonzero(conditions <= condition)
@@ -183,6 +194,6 @@ def _drawn(call: str, d: int, condition: float, generator: np.random.Generator) 
             return weights[good[0]]
         best = min(best, float(conditions.min()))
     raise InputError(
-        f"`{call}(d={d}, condition={condition:g})` found no such matrix among {TRIES}; the best "
+        f"`{call}(d={d}, condition={condition:g})` found no such matrix among {tries}; the best "
         f"has condition number {best:.3g}. Allow a larger one, or take `Orthogonal`."
     )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from chiaroscuro.data.dataset import Batch, Dataset
 from chiaroscuro.data.laws import Delta, Law, Uniform
 from chiaroscuro.data.mixings import Mixing
-from chiaroscuro.data.spaces import Space, Sphere
+from chiaroscuro.data.spaces import Box, Space, Sphere
 from chiaroscuro.data.streams import Array, Bulk, ByRow, Stream
 from chiaroscuro.errors import need
 
@@ -89,45 +90,78 @@ class Process:
             ),
         )
         need(
-            isinstance(self.content, int) and 0 <= self.content <= self.space.d,
+            _whole(self.content) and 0 <= self.content <= self.space.d,
             lambda: (
                 f"`Process(content)` needs 0 to {self.space.d} of the {self.space.d} coordinates; "
                 f"received {self.content}."
             ),
         )
         need(
-            self.mixing is None or self.mixing.d == self.space.d,
+            not (
+                isinstance(self.space, Box) and getattr(self.marginal, "truncated", None) is False
+            ),
             lambda: (
-                f"`Process(mixing)` needs a map of R^{self.space.d}; received one of "
-                f"R^{getattr(self.mixing, 'd', None)}."
+                f"`Process(marginal)` in a box needs a law that stays there; received "
+                f"`{self.marginal}`. Add `truncated=True`."
             ),
         )
-        need(self.n >= 2, lambda: f"`Process(n)` needs at least 2 rows; received {self.n}.")
+        need(
+            self.mixing is None
+            or (isinstance(self.mixing, Mixing) and self.mixing.d == self.space.d),
+            lambda: (
+                f"`Process(mixing)` needs a mixing of R^{self.space.d}; received {self.mixing!r}"
+                f"{f', of R^{self.mixing.d}' if isinstance(self.mixing, Mixing) else ''}."
+            ),
+        )
+        need(
+            _whole(self.n) and self.n >= 2,
+            lambda: f"`Process(n)` needs at least 2 rows; received {self.n}.",
+        )
+        for name in ("content", "n"):  # of numpy's kind, too; the notation has Python's
+            object.__setattr__(self, name, int(getattr(self, name)))
 
     # ---- drawing ----
 
     def sample(self, n: int, seed: int = 0) -> Sample:
         """n positive pairs with their truth."""
-        stream = Bulk(np.random.default_rng(seed), n)
+        stream = _stream("sample", n, seed)
         z1 = self._latents(stream)
         z2 = self._positives(z1, stream)
         return Sample(z1, z2, self.observe(z1), self.observe(z2))
 
     def latents(self, n: int, seed: int = 0) -> Array:
         """n latents of the marginal."""
-        return self._latents(Bulk(np.random.default_rng(seed), n))
+        return self._latents(_stream("latents", n, seed))
 
     def positives(self, z: Array, seed: int = 0) -> Array:
         """A positive for each latent."""
-        return self._positives(z, Bulk(np.random.default_rng(seed), len(z)))
+        z = self._rows("positives(z)", z)
+        return self._positives(z, _stream("positives", len(z), seed))
 
     def observe(self, z: Array) -> Array:
         """x = g(z)."""
+        z = self._rows("observe(z)", z)
         return z if self.mixing is None else self.mixing(z)
 
     def invert(self, x: Array) -> Array:
         """z = g^-1(x)."""
+        x = self._rows("invert(x)", x)
         return x if self.mixing is None else self.mixing.inverse(x)
+
+    def _rows(self, call: str, x: ArrayLike) -> Array:
+        """x as an array (n, d) of finite numbers; else a sentence."""
+        rows = np.asarray(x)
+        rows = rows if rows.dtype.kind == "f" else rows.astype(np.float64)
+        need(
+            rows.ndim == 2 and rows.shape[1] == self.space.d,
+            lambda: f"`{call}` needs rows (n, {self.space.d}); received shape {rows.shape}.",
+        )
+        bad = lambda: int((~np.isfinite(rows)).any(axis=1).sum())
+        need(
+            bool(np.isfinite(rows).all()),
+            lambda: f"`{call}` needs finite numbers; {bad()} of {len(rows)} rows are not.",
+        )
+        return rows
 
     def _latents(self, stream: Stream) -> Array:
         return self.marginal.draw(self.space.centre(stream.n), self.space, stream)
@@ -148,11 +182,19 @@ class Process:
 
     def log_marginal(self, z: Array) -> Array:
         """log p(z), row by row; -inf outside the space."""
+        z = self._rows("log_marginal(z)", z)
         log_p = self.marginal.log_density(z, self.space.centre(len(z)), self.space)
         return np.where(self.space.contains(z), log_p, -np.inf)
 
     def log_conditional(self, z2: Array, z1: Array) -> Array:
         """log p(z2 | z1), row by row; of a `Delta` it is 0 where equal and -inf elsewhere."""
+        z2, z1 = (self._rows("log_conditional(z2, z1)", z) for z in (z2, z1))
+        need(
+            len(z2) == len(z1),
+            lambda: (
+                f"`log_conditional(z2, z1)` needs pairs; received {len(z2)} and {len(z1)} rows."
+            ),
+        )
         total = np.zeros(len(z1))
         for part, law in self._blocks():
             block = self.space.block(part.stop - part.start)
@@ -195,3 +237,18 @@ class Process:
         if view > 0:
             z = self._positives(z, ByRow(rows, seed, epoch, view))
         return {"x": self.observe(z).astype(np.float32), "factors": z.astype(np.float32)}
+
+
+def _whole(x: Any) -> bool:
+    return isinstance(x, (int, np.integer)) and not isinstance(x, bool)
+
+
+def _stream(call: str, n: int, seed: int) -> Bulk:
+    need(
+        _whole(n) and n >= 0 and _whole(seed) and seed >= 0,
+        lambda: (
+            f"`{call}` needs whole numbers n >= 0 and seed >= 0; received n = {n!r} and "
+            f"seed = {seed!r}."
+        ),
+    )
+    return Bulk(np.random.default_rng(seed), int(n))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chiaroscuro.errors import need
 
-__all__ = ["Box", "Euclidean", "Space", "Sphere"]
+__all__ = ["Box", "Euclidean", "Space", "Sphere", "rounding"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Space(ABC):
 
     def __post_init__(self) -> None:
         need(
-            isinstance(self.d, int) and self.d >= 1,
+            isinstance(self.d, int) and not isinstance(self.d, bool) and self.d >= 1,
             lambda: f"`{type(self).__name__}(d)` needs at least 1 dimension; received `{self.d}`.",
         )
 
@@ -58,7 +59,9 @@ class Box(Space):
     def __post_init__(self) -> None:
         super().__post_init__()
         need(
-            self.low < self.high and math.isfinite(self.high - self.low),
+            all(isinstance(side, (int, float)) for side in (self.low, self.high))
+            and self.low < self.high
+            and math.isfinite(self.high - self.low),
             lambda: f"`Box(low, high)` needs low < high; received {self.low} and {self.high}.",
         )
 
@@ -82,13 +85,18 @@ class Sphere(Space):
     """
 
     def contains(self, z: NDArray[np.float64]) -> NDArray[np.bool_]:
-        return np.abs(np.linalg.norm(z, axis=1) - 1) < 1e-9
+        return np.abs(np.linalg.norm(z, axis=1) - 1) < rounding(z)
 
     def centre(self, n: int) -> NDArray[np.float64]:
         return np.repeat(np.eye(1, self.d), n, axis=0)
 
     def block(self, d: int) -> Sphere:
         return Sphere(d)
+
+
+def rounding(z: NDArray[Any]) -> float:
+    """How far from its sphere a latent may be that is kept in the precision of z."""
+    return 1e-9 if z.dtype == np.float64 else 1e-6
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,10 @@ class ByRow(Stream):
 
     def uniform(self, k: int) -> Array:
         self.asked += 1
-        # in the middle between two words, so that no quantile is infinite
-        return uniforms(k, *self.key, self.rows, self.asked) + 2.0**-54
+        # between two words, and below 1, so that no quantile is infinite
+        u = uniforms(k, *self.key, self.rows, self.asked)
+        u += 2.0**-54
+        return np.minimum(u, 1 - 2.0**-53, out=u)
 
     def normal(self, k: int) -> Array:
         return special.ndtri(self.uniform(k))
