@@ -113,3 +113,31 @@ def test_sentences(tmp_path):
         read_corpus(path, least=9)
     with pytest.raises(InputError, match="got 0, 4"):
         read_corpus(path, least=1).draw(0, 4)
+
+
+def test_other_codes_and_letters_part_words(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_bytes("Na\xefve men; caf\xe9 men\r\n".encode("latin1") + b"\xff\xfe men men\n")
+    corpus = read_corpus(path, least=1)
+    assert set(corpus.words[3:]) == {"na", "ve", "men", "caf"}
+
+
+def test_what_does_not_fit_is_a_sentence(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("a b a\n")
+    with pytest.raises(InputError, match="0 and None"):
+        read_corpus(path, vocabulary=0, least=1)
+    with pytest.raises(InputError, match="-1"):
+        read_corpus(path, least=1, sentences=-1)
+    head = b"word1\tword2\tpos\tsense_rank1\tsense_rank2\r\n"
+    path.write_bytes(b"\xef\xbb\xbf" + head + b"big\tlarge\ta\t1\t2\r\n")
+    assert read_synonyms(path)[0].ranks == (1, 2)
+    path.write_bytes(head + b"big\tlarge\ta\tfirst\t2\n")
+    with pytest.raises(InputError, match="line 2 has `first` and `2`"):
+        read_synonyms(path)
+    path.write_bytes(head + b"big\tlarg\xe9\ta\t1\t2\n")
+    with pytest.raises(InputError, match="line 2 has the byte 0xe9"):
+        read_synonyms(path)
+    path.write_bytes(b"")
+    with pytest.raises(InputError, match="it lacks word1"):
+        read_synonyms(path)

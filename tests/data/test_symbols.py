@@ -32,6 +32,14 @@ def test_draws_follow_the_law_and_are_a_function_of_seed_and_row():
     assert (task.sample(60_000, seed=4)[0] != s).any()
 
 
+@pytest.mark.parametrize(("odd", "n"), [(-0.1, 1), (np.nan, 1), (np.inf, 1)])
+def test_what_is_no_probability_is_counted(odd, n):
+    law = np.ones((2, 3))
+    law[1, 1] = odd
+    with pytest.raises(InputError, match=f"{n} of them negative or not finite"):
+        SymbolTask(law)
+
+
 def test_what_never_happens_is_never_drawn():
     law = np.zeros((5, 2))
     law[1, 0] = law[3, 1] = 1

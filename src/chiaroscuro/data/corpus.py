@@ -167,14 +167,22 @@ def read_corpus(
 ) -> Corpus:
     """The sentences of a text file, one a line, in lower case and without punctuation.
 
-    A word is letters a to z with at most one apostrophe inside; others are unknown.
+    A word is a run of letters a to z with at most one apostrophe inside; everything else, letters
+    with accents too, parts words. Words that are not in the vocabulary are unknown.
 
     Args:
-        path: a `.txt`, gzipped or not.
+        path: a `.txt` in UTF-8 or any other code that has ASCII in it, gzipped or not.
         vocabulary: so many words at most, the most frequent (ties in order of the alphabet).
         least: each at least so often.
         sentences: the first so many lines; None for all.
     """
+    need(
+        vocabulary >= 1 and (sentences is None or sentences >= 1),
+        lambda: (
+            "`read_corpus(vocabulary, sentences)` needs at least 1 of each; received "
+            f"{vocabulary} and {sentences}."
+        ),
+    )
     lines = read_bytes(Path(path)).lower().split(b"\n")[:sentences]
     found = [words for words in (_WORD.findall(line) for line in lines) if words]
     need(bool(found), lambda: f"`{path}` has no line with a word on it.")
@@ -217,7 +225,7 @@ def read_synonyms(path: str | Path) -> list[Synonyms]:
         path: a `.tsv`, gzipped or not; the first line names the columns, further ones are ignored.
     """
     rows = read_lines(Path(path))
-    names = next(rows, (0, b""))[1].decode().strip().split("\t")
+    names = _text(path, *next(rows, (1, b""))).strip("\r\n\ufeff ").split("\t")
     wanted = ("word1", "word2", "pos", "sense_rank1", "sense_rank2")
     absent = [name for name in wanted if name not in names]
     need(
@@ -227,11 +235,26 @@ def read_synonyms(path: str | Path) -> list[Synonyms]:
     at = [names.index(name) for name in wanted]
     found = []
     for number, line in rows:
-        cells = line.decode().rstrip("\r\n").split("\t")
+        cells = _text(path, number, line).rstrip("\r\n").split("\t")
         if len(cells) != len(names):
             raise InputError(
                 f"`{path}` needs {len(names)} cells a line; line {number} has {len(cells)}."
             )
         first, second, part, one, two = (cells[i] for i in at)
+        need(
+            one.isdecimal() and two.isdecimal(),
+            lambda one=one, two=two, number=number: (
+                f"`{path}` needs whole numbers as ranks; line {number} has `{one}` and `{two}`."
+            ),
+        )
         found.append(Synonyms(first, second, part, (int(one), int(two))))
     return found
+
+
+def _text(path: str | Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"`{path}` needs UTF-8; line {number} has the byte 0x{line[error.start]:02x}."
+        ) from None

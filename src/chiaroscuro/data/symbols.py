@@ -51,7 +51,8 @@ class SymbolTask:
             p.ndim in (2, 3) and p.size > 0 and bool(np.isfinite(p).all() and (p >= 0).all()),
             lambda: (
                 "`SymbolTask(law)` needs probabilities (contexts, symbols) or (contexts, symbols, "
-                f"labels) of at least 0; received shape {p.shape}."
+                f"labels) of at least 0; received shape {p.shape}, {_odd(p)} of them negative or "
+                "not finite."
             ),
         )
         each = p.sum(axis=tuple(a for a in range(p.ndim) if a != 1))
@@ -188,3 +189,7 @@ class SymbolTask:
             columns["labels"] = label[0]
         data = Dataset(columns, name=self.name)
         return data.with_split(test, seed) if test else data
+
+
+def _odd(p: NDArray[np.float64]) -> int:
+    return int((~(np.isfinite(p) & (p >= 0))).sum())

@@ -147,6 +147,6 @@ def contrastive_mod_add(
 
 def _moduli(call: str, n: int, k: int) -> None:
     need(
-        2 <= k <= n,
-        lambda: f"`{call}(n, k)` needs 2 <= k <= n; received n = {n} and k = {k}.",
+        isinstance(n, int) and isinstance(k, int) and 2 <= k <= n,
+        lambda: f"`{call}(n, k)` needs whole numbers, 2 <= k <= n; received n = {n} and k = {k}.",
     )
