@@ -122,7 +122,7 @@ def test_wrong_calls_are_refused_with_numbers():
     with pytest.raises(InputError, match="1 of 3 have none"):
         graphs.cross_entropy(graph, torch.zeros(3, 1), Gaussian(1.0))
     with pytest.raises(
-        InputError, match=r"each of 3 nodes; received torch.float32 of shape \(2, 1"
+        InputError, match=r"3 nodes; received Tensor of torch.float32 and shape \(2, 1"
     ):
         graphs.cross_entropy(graph, torch.zeros(2, 1), Gaussian(1.0))
     big = graphs.from_labels([0] * 12)

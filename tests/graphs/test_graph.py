@@ -34,7 +34,12 @@ def test_weights_are_canonical_and_the_input_is_left_alone():
 @pytest.mark.parametrize(
     ("weights", "options", "words"),
     [
-        (np.ones((2, 3)), {}, r"square matrix; received shape \(2, 3\)"),
+        (np.ones((2, 3)), {}, r"square matrix of real numbers; received float64 of shape \(2, 3\)"),
+        (np.ones(3), {}, r"shape \(3,\)"),
+        (None, {}, "received object"),
+        (np.array([[0, 1j], [1, 0]]), {}, "received complex128"),
+        (1e308 * (np.ones((3, 3)) - np.eye(3)), {}, r"2 weights up to 1e\+308 in a row"),
+        (RING, {"split": 2.0}, r"received 2\.0"),
         (np.array([[0, -1.5], [0, 0]]), {}, "from -1.5 to -1.5"),
         (np.array([[0, np.nan], [0, 0]]), {}, "finite weights"),
         (np.eye(3), {}, "received 3 self-loops"),
@@ -80,6 +85,20 @@ def test_labels_join_classes_and_nothing_else():
         graphs.from_labels([0.5, 1.0])
     with pytest.raises(InputError, match="the least -1"):
         graphs.from_labels([-1, 1])
+
+
+@pytest.mark.parametrize(
+    ("edges", "words"),
+    [
+        (([0], [5], [1.0]), "below n = 2; received up to 5"),
+        (([0], [-1], [1.0]), "the least -1"),
+        (([0, 1], [1], [1.0]), "received 2, 1"),
+        (([0], [1], [1.0, 2.0]), r"received 1, 1 and \(2,\)"),
+    ],
+)
+def test_edges_that_are_none_are_refused_with_numbers(edges, words):
+    with pytest.raises(InputError, match=words):
+        graphs.from_edges(2, *edges, "edges")
 
 
 def test_too_many_edges_are_refused_before_they_are_made():
@@ -218,6 +237,12 @@ def test_a_kernel_weighs_the_edges():
         (lambda: graphs.from_embeddings(np.ones((3, 2)), 1, join="either"), "`either`"),
         (lambda: graphs.from_embeddings(np.ones(3), 1), r"\(3,\)"),
         (lambda: graphs.from_embeddings(np.full((3, 2), np.inf), 1), "3 of 3 rows"),
+        (lambda: graphs.from_embeddings(np.ones((3, 2)), 1.5), r"received 1\.5"),
+        (lambda: graphs.from_embeddings(np.array([["a"], ["b"]]), 1), "received <U1"),
+        (
+            lambda: graphs.from_embeddings(1e200 * np.arange(4.0)[:, None], 1, "euclidean"),
+            r"squares are finite; received entries up to 1\.5e\+200",
+        ),
     ],
 )
 def test_bad_embeddings_are_refused_with_numbers(call, words):

@@ -87,6 +87,19 @@ def test_isolated_nodes_are_refused_by_number():
         next(graphs.subgraphs(graphs.from_labels([0] * 30)))
 
 
+def test_seeds_and_steps_below_zero_are_refused_by_number():
+    graph = Graph(np.array([[0, 1], [1, 0]]))
+    for call in (
+        lambda: graphs.sample_subgraph(graph, -3),
+        lambda: graphs.Pairs(graph, 1).at(-3),
+        lambda: graphs.Pairs(graph, 1, seed=-3).at(0),
+        lambda: graphs.kmeans(np.eye(3), 2, seed=-3),
+        lambda: graphs.block_model([2, 2], 0.5, 0.5, seed=-3),
+    ):
+        with pytest.raises(InputError, match=r"whole numbers from 0; received .*-3"):
+            call()
+
+
 def test_a_step_is_a_function_of_seed_and_step():
     graph = graphs.block_model([30, 30], 0.5, 0.1)
     for by in ("nodes", "edges"):
@@ -138,7 +151,7 @@ def test_nodes_and_edges_differ_on_a_pair_graph_as_the_degrees_say():
 def test_isolated_nodes_are_never_drawn_and_batches_fit():
     graph = Graph(np.array([[0, 1, 0], [1, 0, 0], [0, 0, 0]]))
     assert sorted(Pairs(graph, batch=2).at(0).anchors.tolist()) == [0, 1]
-    with pytest.raises(InputError, match="1 to 2, the nodes that can be drawn; received 3"):
+    with pytest.raises(InputError, match="1 to 2 of the nodes that can be drawn; received 3"):
         Pairs(graph, batch=3)
     with pytest.raises(InputError, match='"nodes" or "edges"'):
         Pairs(graph, batch=1, by="pairs")

@@ -56,7 +56,7 @@ def test_laplacians_are_those_of_the_loops():
     S[3] = S[:, 3] = 0
     expected = csgraph.laplacian(S, normed=True)
     assert np.allclose(graphs.laplacian(Graph(S), "symmetric").toarray(), expected)
-    with pytest.raises(InputError, match=r"of [0-9]+ differ"):
+    with pytest.raises(InputError, match=r"those of [1-9][0-9]* pairs of [0-9]+ nodes differ"):
         graphs.laplacian(graph, "symmetric")
     with pytest.raises(InputError, match="`signless`"):
         graphs.laplacian(graph, "signless")
@@ -234,6 +234,11 @@ def test_kmeans_is_a_function_of_its_seed_and_survives_equal_rows():
 
 
 def test_wrong_calls_are_refused_with_numbers():
+    directed = Graph(np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0]]))
+    with pytest.raises(InputError, match="those of 2 pairs of 3 nodes differ"):
+        graphs.spectral_embedding(directed, 2)
+    with pytest.raises(InputError, match=r"1 to 3 eigenvectors; received 2\.5"):
+        graphs.spectral_embedding(directed, 2.5, "generalised")
     with pytest.raises(InputError, match="1 to 3 eigenvectors; received 4"):
         graphs.spectral_embedding(path(3), 4)
     with pytest.raises(InputError, match="`signless`"):

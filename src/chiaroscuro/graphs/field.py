@@ -172,8 +172,9 @@ def _check(call: str, graph: Graph, z: Tensor) -> None:
     need(
         isinstance(z, Tensor) and z.is_floating_point() and z.ndim == 2 and len(z) == graph.n,
         lambda: (
-            f"`{call}` needs floating-point rows (n, d), one for each of {graph.n} nodes; received "
-            f"{getattr(z, 'dtype', type(z).__name__)} of shape {tuple(getattr(z, 'shape', ()))}."
+            f"`{call}` needs a tensor of floating-point rows (n, d), one for each of {graph.n} "
+            f"nodes; received {type(z).__name__} of {getattr(z, 'dtype', 'no dtype')} and shape "
+            f"{tuple(getattr(z, 'shape', ()))}."
         ),
     )
     lonely = graph.isolated

@@ -12,7 +12,17 @@ from scipy.sparse import csgraph
 
 from chiaroscuro.errors import need
 
-__all__ = ["MOST_EDGES", "Floats", "Graph", "Integers", "from_edges", "whole"]
+__all__ = [
+    "MOST_EDGES",
+    "Floats",
+    "Graph",
+    "Integers",
+    "counted",
+    "from_edges",
+    "random",
+    "unlike",
+    "whole",
+]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -60,12 +70,15 @@ class Graph:
     normalised: bool = False
 
     def __post_init__(self) -> None:
-        given: Any = self.weights
-        w = sparse.csr_array(given, dtype=np.float64, copy=True)
+        given: Any = self.weights if sparse.issparse(self.weights) else np.asarray(self.weights)
         need(
-            w.ndim == 2 and w.shape[0] == w.shape[1],
-            lambda: f"`Graph(weights)` needs a square matrix; received shape {w.shape}.",
+            given.ndim == 2 and given.shape[0] == given.shape[1] and given.dtype.kind in "biuf",
+            lambda: (
+                f"`Graph(weights)` needs a square matrix of real numbers; received {given.dtype} "
+                f"of shape {given.shape}."
+            ),
         )
+        w = sparse.csr_array(given, dtype=np.float64, copy=True)
         need(
             bool(np.isfinite(w.data).all() and (w.data >= 0).all()),
             lambda: (
@@ -85,6 +98,14 @@ class Graph:
             ),
         )
         object.__setattr__(self, "weights", w)
+        largest, most = float(w.data.max(initial=0.0)), int(np.diff(w.indptr).max(initial=0))
+        need(
+            np.isfinite(2.0 * most * largest),
+            lambda: (
+                f"`Graph(weights)` needs rows whose sums are finite; received {most} weights up "
+                f"to {largest:.3g} in a row. Divide all by a constant."
+            ),
+        )
         if self.split is not None:
             self._check_sides(self.split)
         if self.normalised:
@@ -99,10 +120,7 @@ class Graph:
             )
 
     def _check_sides(self, split: int) -> None:
-        need(
-            0 <= split <= self.n,
-            lambda: f"`Graph(split)` needs 0 to {self.n}, the number of nodes; received {split}.",
-        )
+        counted("Graph(split)", "nodes on its first side", split, 0, self.n)
         inside = self.weights[:split, :split].nnz + self.weights[split:, split:].nnz
         need(
             inside == 0,
@@ -182,7 +200,21 @@ def from_edges(
         >>> from_edges(3, [0, 0], [1, 1], [1.0, 0.5], "two edges").weights.toarray().tolist()
         [[0.0, 1.5, 0.0], [1.5, 0.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    i, j = np.asarray(i, dtype=np.int64), np.asarray(j, dtype=np.int64)
+    call = "from_edges(n, i, j, weights)"
+    i, j = whole(call, "i", i), whole(call, "j", j)
+    w = np.asarray(weights, dtype=np.float64)
+    need(
+        w.shape == i.shape == j.shape,
+        lambda: (
+            f"`{call}` needs two nodes and a weight for each edge; received {len(i)}, {len(j)} "
+            f"and {w.shape}."
+        ),
+    )
+    last = int(max(i.max(initial=0), j.max(initial=0)))
+    need(
+        len(i) == 0 or last < n,
+        lambda: f"`{call}` needs nodes below n = {n}; received up to {last}.",
+    )
     need(
         2 * len(i) <= MOST_EDGES,
         lambda: (
@@ -190,7 +222,7 @@ def from_edges(
             f"{2 * len(i)}. Take fewer nodes."
         ),
     )
-    half = sparse.coo_array((np.asarray(weights, dtype=np.float64), (i, j)), shape=(n, n)).tocsr()
+    half = sparse.coo_array((w, (i, j)), shape=(n, n)).tocsr()
     return Graph(half + half.T, source, split)
 
 
@@ -208,3 +240,44 @@ def whole(call: str, name: str, values: Any) -> Integers:
         ),
     )
     return array.astype(np.int64)
+
+
+def counted(call: str, what: str, k: Any, least: int, most: int) -> int:
+    """How many of something, a whole number between two ends, both included; else a sentence.
+
+    Example:
+        >>> counted("kmeans(x, k)", "clusters", 2, 1, 5)
+        2
+    """
+    need(
+        isinstance(k, int | np.integer) and not isinstance(k, bool) and least <= k <= most,
+        lambda: f"`{call}` needs {least} to {most} {what}; received {k!r}.",
+    )
+    return int(k)
+
+
+def random(call: str, *key: Any) -> np.random.Generator:
+    """Random numbers that are a function of the key, whole numbers from 0: a seed, a step.
+
+    Example:
+        >>> bool(random("f(seed)", 3, 1).random() == random("f(seed)", 3, 1).random())
+        True
+    """
+    need(
+        all(isinstance(k, int | np.integer) and k >= 0 for k in key),
+        lambda: (
+            f"`{call}` needs a seed (and a step) of whole numbers from 0; received "
+            f"{', '.join(map(str, key))}."
+        ),
+    )
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([int(k) for k in key])))
+
+
+def unlike(graph: Graph) -> int:
+    """Pairs of nodes whose two weights differ.
+
+    Example:
+        >>> unlike(Graph(np.array([[0, 1], [0, 0]])))
+        1
+    """
+    return (graph.weights != graph.weights.T).nnz // 2

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from chiaroscuro.errors import need
-from chiaroscuro.graphs.graph import Floats, Integers
+from chiaroscuro.graphs.graph import Floats, Integers, counted, random
 
 __all__ = ["Clusters", "kmeans"]
 
@@ -54,12 +54,10 @@ def kmeans(x: Any, k: int, seed: int = 0, n_starts: int = 10) -> Clusters:
         x.ndim == 2 and bool(np.isfinite(x).all()),
         lambda: f"`kmeans(x)` needs a finite matrix (n, d); received shape {x.shape}.",
     )
+    counted("kmeans(x, k)", "clusters", k, 1, len(x))
     need(
-        1 <= k <= len(x) and n_starts >= 1,
-        lambda: (
-            f"`kmeans(x, k, n_starts)` needs 1 to {len(x)} clusters and at least 1 start; received "
-            f"{k} and {n_starts}."
-        ),
+        n_starts >= 1,
+        lambda: f"`kmeans(x, k, n_starts)` needs at least 1 start; received {n_starts}.",
     )
     middle = x.mean(axis=0)
     x = x - middle
@@ -73,7 +71,7 @@ def kmeans(x: Any, k: int, seed: int = 0, n_starts: int = 10) -> Clusters:
 
 
 def _start(x: Floats, size: Floats, k: int, seed: int, s: int) -> Floats:
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, s])))
+    rng = random("kmeans(x, k, seed)", seed, s)
     chosen = [int(rng.integers(len(x)))]
     nearest = _distances(x, size, x[chosen])[:, 0]
     for _ in range(k - 1):

@@ -10,7 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from chiaroscuro.errors import need
-from chiaroscuro.graphs.graph import Graph
+from chiaroscuro.graphs.graph import Graph, unlike
 
 __all__ = ["LAPLACIANS", "laplacian", "trace_form"]
 
@@ -57,8 +57,8 @@ def laplacian(graph: Graph, kind: str = "symmetric") -> sparse.csr_array:
         need(
             graph.symmetric,
             lambda: (
-                "`laplacian(kind='symmetric')` needs symmetric weights; "
-                f"{(graph.weights != graph.weights.T).nnz} of {graph.weights.nnz} differ. Take "
+                "`laplacian(kind='symmetric')` needs symmetric weights; those of "
+                f"{unlike(graph)} pairs of {graph.n} nodes differ. Take "
                 '"generalised", or `graph.symmetrised()`.'
             ),
         )

@@ -11,7 +11,7 @@ from scipy import sparse
 from torch import Tensor
 
 from chiaroscuro.errors import need
-from chiaroscuro.graphs.graph import Floats, Graph, Integers
+from chiaroscuro.graphs.graph import Floats, Graph, Integers, counted
 from chiaroscuro.kernels import Kernel
 from chiaroscuro.numerics import NEAR, unit
 
@@ -99,12 +99,16 @@ def nearest(z: Any, n_neighbours: int, metric: str = "cosine") -> tuple[Integers
         metric in METRICS,
         lambda: f"`{call}` needs a metric of {', '.join(METRICS)}; received `{metric}`.",
     )
-    need(
-        1 <= n_neighbours <= n - 1,
-        lambda: f"`{call}` needs 1 to {n - 1} neighbours of {n} rows; received {n_neighbours}.",
-    )
+    counted(call, f"neighbours of {n} rows", n_neighbours, 1, n - 1)
     x = unit(x) if metric == "cosine" else x - x.mean(dim=0)
     sizes = x.square().sum(dim=1)
+    need(
+        bool((4 * sizes).isfinite().all()),
+        lambda: (
+            f"`{call}` needs rows whose squares are finite; received entries up to "
+            f"{float(x.abs().max()):.3g}. Divide all by a constant."
+        ),
+    )
     found = [
         _nearest_of(x, sizes, slice(start, min(start + TILE, n)), n_neighbours)
         for start in range(0, n, TILE)
@@ -178,10 +182,7 @@ def from_augmentations(
         len(shapes) == 1,
         lambda: f"`{call}` needs views of one shape; received {sorted(shapes)}.",
     )
-    need(
-        1 <= n_neighbours <= n - 1,
-        lambda: f"`{call}` needs 1 to {n - 1} neighbours of {n} rows; received {n_neighbours}.",
-    )
+    counted(call, f"neighbours of {n} rows", n_neighbours, 1, n - 1)
     tiles = []
     for start in range(0, n, TILE):
         rows = slice(start, min(start + TILE, n))
@@ -202,12 +203,16 @@ def from_augmentations(
 
 def _rows(call: str, z: Any) -> Tensor:
     """The rows as a float64 tensor without gradient; a sentence if they are no finite matrix."""
-    x = z.detach() if isinstance(z, Tensor) else torch.from_numpy(np.asarray(z))
+    given: Any = z.detach() if isinstance(z, Tensor) else np.asarray(z)
+    real = not given.is_complex() if isinstance(given, Tensor) else given.dtype.kind in "biuf"
     need(
-        x.ndim == 2 and len(x) >= 2 and x.shape[1] > 0,
-        lambda: f"`{call}` needs a matrix (n, d) of at least 2 rows; received {tuple(x.shape)}.",
+        real and given.ndim == 2 and len(given) >= 2 and given.shape[1] > 0,
+        lambda: (
+            f"`{call}` needs a matrix (n, d) of numbers, at least 2 rows; received {given.dtype} "
+            f"of shape {tuple(given.shape)}."
+        ),
     )
-    x = x.to("cpu", torch.float64)
+    x = torch.as_tensor(given).to("cpu", torch.float64)
     bad = (~x.isfinite().all(dim=1)).nonzero().flatten()
     need(
         len(bad) == 0,

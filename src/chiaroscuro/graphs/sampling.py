@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from chiaroscuro.errors import need
-from chiaroscuro.graphs.graph import Floats, Graph, Integers
+from chiaroscuro.graphs.graph import Floats, Graph, Integers, counted, random
 
 __all__ = ["Pair", "Pairs", "Subgraph", "sample_subgraph", "subgraphs"]
 
@@ -59,9 +59,8 @@ def sample_subgraph(graph: Graph, seed: int = 0, step: int = 0) -> Integers:
             f"have none, the first is node {lonely[0]}."
         ),
     )
-    return _partners(
-        graph, row_sums(graph), np.arange(graph.n), _random(seed, step).random(graph.n)
-    )
+    u = random("sample_subgraph(graph, seed, step)", seed, step).random(graph.n)
+    return _partners(graph, row_sums(graph), np.arange(graph.n), u)
 
 
 def subgraphs(graph: Graph) -> Iterator[Subgraph]:
@@ -137,13 +136,8 @@ class Pairs:
             lambda: f'`Pairs(by)` needs "nodes" or "edges"; received {self.by!r}.',
         )
         most = len(self._nodes) if self.by == "nodes" else len(self._edges)
-        need(
-            1 <= self.batch <= most,
-            lambda: (
-                f"`Pairs(batch)` needs 1 to {most}, the {self.by} that can be drawn; received "
-                f"{self.batch}."
-            ),
-        )
+        need(most >= 1, lambda: f"`Pairs(graph)` needs at least 1 edge; received {self.graph}.")
+        counted("Pairs(batch)", f"of the {self.by} that can be drawn", self.batch, 1, most)
 
     @cached_property
     def _nodes(self) -> Integers:
@@ -165,8 +159,7 @@ class Pairs:
 
     def at(self, step: int) -> Pair:
         """The pairs of a step."""
-        need(step >= 0, lambda: f"`Pairs.at(step)` needs a step from 0; received {step}.")
-        rng, w = _random(self.seed, step), self.graph.weights
+        rng, w = random("Pairs.at(step)", self.seed, step), self.graph.weights
         if self.by == "edges":
             edges = rng.choice(self._edges, self.batch, replace=False, p=self._shares)
             anchors = np.searchsorted(w.indptr, edges, side="right") - 1
@@ -213,8 +206,3 @@ def _partners(graph: Graph, sums: Floats, rows: Integers, u: Floats) -> Integers
         above = sums[middle] > u
         low, high = np.where(above, low, middle + 1), np.where(above, middle, high)
     return graph.weights.indices[low].astype(np.int64)
-
-
-def _random(seed: int, step: int) -> np.random.Generator:
-    """Random numbers that are a function of (seed, step)."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, step])))

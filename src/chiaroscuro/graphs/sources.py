@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.errors import need, number
-from chiaroscuro.graphs.graph import MOST_EDGES, Graph, Integers, from_edges, whole
+from chiaroscuro.graphs.graph import MOST_EDGES, Graph, Integers, from_edges, random, whole
 
 __all__ = ["block_model", "from_captions", "from_labels", "from_pairs", "from_views"]
 
@@ -119,7 +119,7 @@ def block_model(sizes: Sequence[int], p: float, q: float, seed: int = 0) -> Grap
         for t, b in enumerate(counts)
     )
     _fits("block_model", int(counts.sum()), int(pairs))
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed])))
+    rng = random("block_model(sizes, p, q, seed)", seed)
     start = np.concatenate([[0], np.cumsum(counts)])
     i, j = [], []
     for s, a in enumerate(counts):
@@ -205,6 +205,13 @@ def from_captions(captions: Sequence[Sequence[Hashable]]) -> Graph:
             ),
         )
         for text in texts:
+            need(
+                isinstance(text, Hashable),
+                lambda picture=picture, text=text: (
+                    "`from_captions(captions)` needs texts that are strings or hashable; received "
+                    f"{text!r} for picture {picture}."
+                ),
+            )
             a.append(picture)
             b.append(number_of.setdefault(text, len(number_of)))
     need(len(a) > 0, "`from_captions(captions)` needs at least 1 picture; received 0.")

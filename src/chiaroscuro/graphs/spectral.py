@@ -8,7 +8,7 @@ import numpy as np
 
 from chiaroscuro.errors import need
 from chiaroscuro.graphs.eigen import bottom
-from chiaroscuro.graphs.graph import Floats, Graph, Integers
+from chiaroscuro.graphs.graph import Floats, Graph, Integers, counted, unlike
 from chiaroscuro.graphs.kmeans import kmeans
 from chiaroscuro.graphs.laplacian import LAPLACIANS, laplacian
 
@@ -73,10 +73,7 @@ def spectral_embedding(
         [0.0, 1.0, 3.0]
     """
     call = "spectral_embedding(graph, k)"
-    need(
-        1 <= k <= graph.n,
-        lambda: f"`{call}` needs 1 to {graph.n} eigenvectors; received {k}.",
-    )
+    counted(call, "eigenvectors", k, 1, graph.n)
     need(
         kind in LAPLACIANS,
         lambda: f"`{call}` needs a kind of {', '.join(LAPLACIANS)}; received `{kind}`.",
@@ -84,9 +81,8 @@ def spectral_embedding(
     need(
         kind == "generalised" or graph.symmetric,
         lambda: (
-            f"`{call}` needs symmetric weights for the kind `{kind}`; "
-            f"{(graph.weights != graph.weights.T).nnz} of {graph.weights.nnz} differ. Take "
-            'kind="generalised", or `graph.symmetrised()`.'
+            f"`{call}` needs symmetric weights for the kind `{kind}`; those of {unlike(graph)} "
+            f'pairs of {graph.n} nodes differ. Take kind="generalised", or `graph.symmetrised()`.'
         ),
     )
     need(
@@ -156,10 +152,7 @@ def spectral_gap(graph: Graph, k: int, kind: str = "symmetric") -> float:
         >>> round(spectral_gap(Graph(np.ones((4, 4)) - np.eye(4)), 1), 6)  # complete: 4/3
         1.333333
     """
-    need(
-        1 <= k < graph.n,
-        lambda: f"`spectral_gap(graph, k)` needs 1 to {graph.n - 1} clusters; received {k}.",
-    )
+    counted("spectral_gap(graph, k)", "clusters", k, 1, graph.n - 1)
     values = spectral_embedding(graph, k + 1, kind).values
     return float(values[k] - values[k - 1])
 
