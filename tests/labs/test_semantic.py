@@ -181,3 +181,15 @@ def test_the_lab_of_words_runs_where_its_data_are(tmp_path, monkeypatch):
     missing = words.run(settings)
     assert {claim.verdict for claim in words.claims(missing)} == {"not_run"}
     assert words.TEXT in words.claims(missing)[0].ours["missing"]
+
+
+def test_an_estimator_that_finds_no_equivalence_fails(monkeypatch):
+    """Of 120 pairs 8 are equivalent: to miss them all is few mistakes, and no success."""
+    assert alignment.EQUIVALENCE.judge(**alignment.meanings(alignment.QUICK)).verdict == "holds"
+    real = cs.diagnostics.equivalence
+
+    def blind(table):
+        return dataclasses.replace(real(table), same=np.eye(16, dtype=bool))
+
+    monkeypatch.setattr(cs.diagnostics, "equivalence", blind)
+    assert alignment.EQUIVALENCE.judge(**alignment.meanings(alignment.QUICK)).verdict == "fails"

@@ -200,9 +200,12 @@ def figure(result: dict[str, Any]) -> Any:
     rows = result["line"][0]
     canvas, axes = style.canvas(1, len(rows), width=2.1, height=2.2)
     for i, (axis, (name, row)) in enumerate(zip(axes[0], rows.items(), strict=True)):
-        at, counts, density = row["drawn"]
+        at, counts, _ = row["drawn"]
         axis.bar(at, counts, at[1] - at[0], color=style.COLOURS[i], alpha=0.35)
-        axis.plot(at, density, color=style.COLOURS[i])
+        law, space = laws()[name][:2]
+        fine = np.linspace(-0.9, 1.5, 2401)[:, None]  # walls and peaks lie between the bars
+        density = np.exp(law.log_density(fine, np.full_like(fine, CENTRE), space))
+        axis.plot(fine[:, 0], density, color=style.COLOURS[i])
         axis.axvline(CENTRE, color=style.GREY, linestyle=":", linewidth=1)
         style.label(axis, "z~ given z = 0.3", "density", name)
     return canvas

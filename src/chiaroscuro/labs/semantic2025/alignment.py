@@ -43,7 +43,8 @@ EQUIVALENCE = Stated(
     "from samples of ModAdd with a tenth of wrong labels, equivalence is found as Def. 2.1 has it",
     "Def. 2.1, Sec. 5",
     "symbols equal modulo k",
-    "wrong_pairs <= 0.08 and unbiased_equivalent < 0.02",
+    # of 120 pairs only 8 are equivalent: a share of all pairs would forgive that none is found
+    "missed <= 0.25 and found_wrongly <= 0.05 and unbiased_equivalent < 0.02",
 )
 EXACT = Stated(
     "E6.exact",
@@ -194,7 +195,8 @@ def meanings(settings: Settings) -> dict[str, float]:
     i, j = np.triu_indices(N, 1)
     truth = CLASSES[i] == CLASSES[j]
     return {
-        "wrong_pairs": float((found.same[i, j] != truth).mean()),
+        "missed": float((~found.same[i, j][truth]).mean()),
+        "found_wrongly": float(found.same[i, j][~truth].mean()),
         "unbiased_equivalent": float(abs(found.squared[i, j][truth].mean())),
         "unbiased_other": float(found.squared[i, j][~truth].mean()),
     }

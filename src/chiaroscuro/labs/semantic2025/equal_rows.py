@@ -490,11 +490,11 @@ def figure(result: dict[str, Any]) -> Any:
     """Distances of rows at the optimum; the two lines of Fig. 3; the loss along a ray."""
     canvas, axes = style.canvas(1, 4, width=2.9, height=2.7)
     for axis, name, title in (
-        (axes[0, 0], "aligned", "no labels, six symbols mod 3"),
-        (axes[0, 1], "labels", "labels, four meanings"),
+        (axes[0, 0], "aligned", "|h_u - h_v|, six symbols mod 3"),
+        (axes[0, 1], "labels", "|h_u - h_v|, labels, four meanings"),
     ):
         picture = axis.imshow(result[name][0]["distances"], cmap="Greys", vmin=0)
-        canvas.colorbar(picture, ax=axis, shrink=0.8, label="|h_u - h_v|")
+        canvas.colorbar(picture, ax=axis, shrink=0.8)
         axis.grid(False)
         count = len(result[name][0]["distances"])
         axis.set_xticks(range(count))
@@ -509,7 +509,7 @@ def figure(result: dict[str, Any]) -> Any:
     lines.set_xlim(-1.5, 1.5)
     lines.set_ylim(-1.5, 1.5)
     lines.legend(fontsize=6, loc="lower left")
-    style.label(lines, "(h_u - h_v)_1", "(h_u - h_v)_2", "Fig. 3: a basis leaves a line of choices")
+    style.label(lines, "(h_u - h_v)_1", "(h_u - h_v)_2", "Fig. 3: a basis is not enough")
     for name, text in (("printed", "CModAdd"), ("corrected", "with noise 0.1")):
         loss.plot(result["ray"]["scales"], result["ray"][name]["excess"], "o-", label=text)
     loss.set_yscale("log")
