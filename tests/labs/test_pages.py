@@ -36,7 +36,9 @@ def test_kept_verdicts_follow_from_kept_numbers(lab):
 
 
 def _numbers(ours):
-    return {name: float(x) if isinstance(x, str) else x for name, x in ours.items()}
+    """What JSON has no number for is kept as a word, `nan`; other words (a data set) stay words."""
+    odd = ("nan", "inf", "-inf")
+    return {name: float(x) if x in odd else x for name, x in ours.items()}
 
 
 @pytest.mark.parametrize("lab", KEPT, ids=lambda lab: lab.name)
