@@ -97,6 +97,25 @@ def test_labs_at_once_find_what_they_find_one_by_one(tmp_path):
     assert len(files[0]) >= 8
 
 
+def test_a_long_piece_is_told_when_it_is_done():
+    import io
+
+    stream = io.StringIO()
+    show = labs.Show(stream)
+    show.piece("seed 0", 0.1)
+    show.piece("seed 1", 62.5)
+    assert stream.getvalue() == "  seed 1 done in 62.5 s\n"
+
+
+def test_numbers_that_json_spells_as_words_are_shown():
+    from chiaroscuro.labs.show import numbers
+
+    assert numbers({"gain": [0.5, "nan", 0.25], "loss": ["inf", 1.0]}) == (
+        "gain 0.25 .. 0.5, 1 nan, loss 1 .. inf"
+    )
+    assert numbers({"gain": [float("nan")]}) == "gain nan"
+
+
 def test_on_a_terminal_verdicts_have_colours():
     import io
 

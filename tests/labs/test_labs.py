@@ -9,7 +9,7 @@ import pytest
 
 import chiaroscuro
 from chiaroscuro import labs
-from chiaroscuro.errors import InputError
+from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.labs import lab as lab_module
 from chiaroscuro.references import bibliography
 
@@ -115,8 +115,9 @@ def test_an_unknown_word_names_the_nearest():
 def test_scales_and_seeds():
     with pytest.raises(InputError, match="'huge'"):
         labs.reproduce("atoms", scale="huge")
-    with pytest.raises(InputError, match="-1"):
-        labs.reproduce("latent_law", seed=-1)
+    for seed in (-1, 10**20):
+        with pytest.raises(InputError, match=f"from 0 to 2147483647; received {seed}"):
+            labs.reproduce("latent_law", seed=seed)
     (report,) = labs.reproduce("latent_law", seed=7)
     assert report.seeds == (7, 8)
     assert not report.failed
@@ -159,6 +160,39 @@ def test_pieces_of_other_settings_are_not_taken(tmp_path):
     assert first("x", lambda: 1) == 1
     assert second("x", lambda: 2) == 2
     assert Pieces(tmp_path, "a")("x", lambda: 3) == 1
+
+
+def test_pieces_of_other_settings_stay_when_a_run_is_whole(tmp_path):
+    from chiaroscuro.labs.pieces import Pieces
+
+    first, second = Pieces(tmp_path / "x", "a"), Pieces(tmp_path / "x", "b")
+    first("x", lambda: 1)
+    second("x", lambda: 2)
+    first.clear()
+    assert Pieces(tmp_path / "x", "a")("x", lambda: 3) == 3
+    assert Pieces(tmp_path / "x", "b")("x", lambda: 3) == 2
+    first.clear()
+    second.clear()
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("text", ["", '{"seconds": 1.0, "val', "[]", "{}"])
+def test_a_piece_that_is_not_whole_is_named(tmp_path, text):
+    from chiaroscuro.labs.pieces import Pieces
+
+    Pieces(tmp_path, "a")("x", lambda: 1)
+    (path,) = tmp_path.iterdir()
+    path.write_text(text)
+    with pytest.raises(ChiaroError, match=f"{path.name}`, {len(text)} bytes.*Delete it"):
+        Pieces(tmp_path, "a")("x", lambda: 1)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    module = labs.chosen(["V2"])[0].module
+    monkeypatch.setattr(module, "run", lambda *_: pytest.fail("it ran"))
+    with pytest.raises(ChiaroError, match=r"file/quick/calder2025` cannot be written.*errno \d+"):
+        labs.reproduce("V2", out=tmp_path / "file")
 
 
 def test_the_door_has_labs():

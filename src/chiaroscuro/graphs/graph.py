@@ -250,7 +250,7 @@ def counted(call: str, what: str, k: Any, least: int, most: int) -> int:
         2
     """
     need(
-        isinstance(k, int | np.integer) and not isinstance(k, bool) and least <= k <= most,
+        isinstance(k, int | np.integer) and not isinstance(k, bool) and bool(least <= k <= most),
         lambda: f"`{call}` needs {least} to {most} {what}; received {k!r}.",
     )
     return int(k)
@@ -264,7 +264,7 @@ def random(call: str, *key: Any) -> np.random.Generator:
         True
     """
     need(
-        all(isinstance(k, int | np.integer) and k >= 0 for k in key),
+        all(isinstance(k, int | np.integer) and bool(k >= 0) for k in key),
         lambda: (
             f"`{call}` needs a seed (and a step) of whole numbers from 0; received "
             f"{', '.join(map(str, key))}."

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import platform
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -16,7 +17,7 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
-from chiaroscuro import InputError
+from chiaroscuro import ChiaroError, InputError
 from chiaroscuro.labs import style
 from chiaroscuro.labs.claim import Claim
 from chiaroscuro.labs.lab import SCALES, Lab, chosen, found
@@ -27,6 +28,9 @@ __all__ = ["FORMAT", "Report", "reproduce"]
 
 FORMAT = 1
 """Of a lab's JSON file."""
+
+_LARGEST_SEED = 2**31 - 1
+"""The generators of numpy, torch and scikit-learn all take it, with a few thousand added."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,16 @@ def reproduce(
         raise InputError(f"`scale` needs one of {', '.join(SCALES)}; received {scale!r}.")
     if jobs < 1:
         raise InputError(f"`jobs` needs an integer of at least 1; received {jobs}.")
+    if seed is not None and not 0 <= seed <= _LARGEST_SEED:
+        raise InputError(f"`seed` needs a whole number from 0 to {_LARGEST_SEED}; received {seed}.")
     show = show or Show(None)
     labs = chosen([what] if isinstance(what, str) else what) if what else found()
-    one = partial(_one, scale=scale, seed=seed, out=None if out is None else Path(out))
+    folder = None if out is None else Path(out) / scale
+    if folder is not None:
+        for lab in labs:
+            _ready(folder / lab.paper)
+    done = show.piece if min(jobs, len(labs)) == 1 else None  # a process has no terminal
+    one = partial(_one, scale=scale, seed=seed, folder=folder, done=done)
     reports = []
     with _at_once(one, labs, jobs) as running:
         for lab in labs:
@@ -129,15 +140,30 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _one(lab: Lab, scale: str, seed: int | None, out: Path | None) -> Report:
+def _ready(folder: Path) -> None:
+    """Make the folder, fit to be written to: asked before anything is computed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        why = error.strerror or error
+        raise ChiaroError(f"`{folder}` cannot be written: {why} (errno {error.errno}).") from None
+
+
+def _one(
+    lab: Lab,
+    scale: str,
+    seed: int | None,
+    folder: Path | None,
+    done: Callable[[str, float], None] | None,
+) -> Report:
     settings = lab.settings(scale)
     if seed is not None:
-        if seed < 0:
-            raise InputError(f"`seed` needs an integer of at least 0; received {seed}.")
         seeds = tuple(range(seed, seed + len(settings.seeds)))
         settings = dataclasses.replace(settings, seeds=seeds)
-    stem = None if out is None else out / scale / lab.paper / lab.name
-    pieces = Pieces(stem and stem.with_name(f"{lab.name}.pieces"), settings)
+    stem = None if folder is None else folder / lab.paper / lab.name
+    pieces = Pieces(stem and stem.with_name(f"{lab.name}.pieces"), settings, done)
 
     began = time.perf_counter()
     result = lab.module.run(settings, pieces)
@@ -152,7 +178,6 @@ def _one(lab: Lab, scale: str, seed: int | None, out: Path | None) -> Report:
     )
     if stem is None:
         return report
-    stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_name(f"{lab.name}.data.json").write_text(json.dumps(result), encoding="utf-8")
     files = tuple(path.name for path in draw(lab, result, stem)) if style.available() else ()
     report = dataclasses.replace(report, files=files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -31,6 +32,13 @@ class Show:
         self._write(f"{lab.paper}/{lab.name} ({topics}, {scale}): {lab.title}")
         if self.live:
             self._write("  running ...", end="")
+
+    def piece(self, name: str, seconds: float) -> None:
+        """A piece of the lab is done; one that took a second or more is worth a word."""
+        if self.live:
+            self._write(f"\r\x1b[K  running ... {name} done in {seconds:.1f} s", end="")
+        elif seconds >= 1:
+            self._write(f"  {name} done in {seconds:.1f} s")
 
     def end(self, claims: Sequence[Claim], seconds: float) -> None:
         """A lab is done: its claims, a row each."""
@@ -72,7 +80,10 @@ def numbers(ours: dict) -> str:
 def _short(value: object) -> str:
     match value:
         case list() | tuple():
-            low, high = min(value), max(value)
+            known = [x for x in value if not math.isnan(float(x))]  # in JSON it is the word "nan"
+            if len(known) < len(value):
+                return f"{_short(known)}, {len(value) - len(known)} nan" if known else "nan"
+            low, high = min(value, key=float), max(value, key=float)
             return _short(low) if low == high else f"{_short(low)} .. {_short(high)}"
         case bool() | int() | str():
             return str(value)
