@@ -13,7 +13,8 @@ sets held out; their labels only say how good the choice was.
 Judged on the held-out sets: the share of the gain of the best strength over the default that the
 choice recovers, all sets together, by accuracy of 20 neighbours; at least 0.8 is asked. The
 shortfall in accuracy of each set is given beside it. The best strength is the best by the same test
-rows, so that 1 cannot be exceeded.
+rows, so that 1 cannot be exceeded. Where the default is the best on every set there is no gain to
+recover, and nothing is judged.
 
 Claim ids: G2 is the relation between strength, rank and accuracy of Fig. 1.
 
@@ -49,7 +50,7 @@ CHOICE = Stated(
     "Fig. 1, Table 2, turned into a rule (ours)",
     "not tried there",
     "recovered >= 0.8",
-    enough="n_held_out >= 4 and n_seeds >= 2",
+    enough="n_held_out >= 4 and n_seeds >= 2 and possible > 0",
 )
 SHORTFALL = Stated(
     "G2.shortfall",
@@ -196,28 +197,33 @@ def unlabelled(seen: Any, networks: Any, asked: Any) -> dict[str, float]:
     return {name: float(numbers[name]) for name in MEASURES}
 
 
+def training(settings: Settings, source: str, n: int, strength: float, seed: int) -> Any:
+    """The settings of one training, on n pictures."""
+    return cs.engine.read_settings(
+        settings.preset,
+        [
+            *settings.sets,
+            f"views.first=SimCLR(size=32, strength={strength})",
+            f"data.source={source}",
+            f"epochs={max(1, round(settings.pictures / n))}",
+            f"seed={seed}",
+        ],
+    )
+
+
 def tried(settings: Settings, name: str, strength: float, seed: int) -> dict[str, Any]:
     """One training: measures without labels, and accuracy with them."""
     with opened(name) as source:
         data = cs.data.open_data(source)
-        training = len(data) if data.split is None else int((np.asarray(data.split) == 0).sum())
-        asked = cs.engine.read_settings(
-            settings.preset,
-            [
-                *settings.sets,
-                f"views.first=SimCLR(size=32, strength={strength})",
-                f"data.source={source}",
-                f"epochs={max(1, round(settings.pictures / training))}",
-                f"seed={seed}",
-            ],
-        )
+        n = len(data) if data.split is None else int((np.asarray(data.split) == 0).sum())
+        asked = training(settings, str(source), n, strength, seed)
         networks, _ = trained(asked, lambda networks, epoch: None)
         large = dataclasses.replace(
             asked.views, first=f"SimCLR(size=32, strength={settings.default})"
         )
         same = dataclasses.replace(asked, views=large)
         own, other = (cs.engine.look(networks, one, settings.rows) for one in (asked, same))
-        whole = cs.embed(networks, source, views=asked.views)
+        whole = cs.embed(networks, data, views=asked.views)
     accuracy = scored(whole)["encoder"]
     return {
         "own": unlabelled(own, networks, asked),
@@ -270,18 +276,33 @@ def chosen(result: dict[str, Any], name: str, rule: tuple[str, str, float]) -> i
     return int(np.argmax(sign * np.array(values)))
 
 
+def gains(result: dict[str, Any], name: str) -> np.ndarray:
+    """What each strength gains over the default, in accuracy."""
+    scores = accuracies(result, name)
+    return scores - scores[result["strengths"].index(result["default"])]
+
+
+def possible(result: dict[str, Any], names: list[str]) -> float:
+    """What the best strengths gain over the default, summed over data sets."""
+    return float(sum(gains(result, name).max() for name in names))
+
+
 def outcome(result: dict[str, Any], names: list[str], rule: tuple[str, str, float]) -> Any:
-    """Share of the gain recovered over some data sets, and the shortfall on each."""
-    default = result["strengths"].index(result["default"])
-    gained = possible = 0.0
+    """Share of the gain recovered over some data sets, and the shortfall on each.
+
+    Where there is nothing to gain, all of it is recovered by the default, and by nothing else.
+    """
+    gained = 0.0
     shortfall = {}
     for name in names:
-        scores = accuracies(result, name)
+        gain = gains(result, name)
         at = chosen(result, name, rule)
-        gained += scores[at] - scores[default]
-        possible += scores.max() - scores[default]
-        shortfall[name] = float(scores.max() - scores[at])
-    return (float(gained / possible) if possible > 0 else 1.0), shortfall
+        gained += float(gain[at])
+        shortfall[name] = float(gain.max() - gain[at])
+    most = possible(result, names)
+    if most > 0:
+        return gained / most, shortfall
+    return (1.0 if gained == 0 else -np.inf), shortfall
 
 
 def proposed(result: dict[str, Any]) -> list[tuple[float, tuple[str, str, float]]]:
@@ -313,7 +334,11 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     many = {"n_held_out": n, "n_seeds": result["n_seeds"]}
     return [
         CHOICE.judge(
-            recovered=recovered, rule_taken=said(rule), recovered_at_proposing=at_proposing, **many
+            recovered=recovered,
+            possible=possible(result, result["held_out"]),
+            rule_taken=said(rule),
+            recovered_at_proposing=at_proposing,
+            **many,
         ),
         SHORTFALL.judge(shortfall=list(shortfall.values()), **many),
     ]
