@@ -6,7 +6,8 @@ wider and deeper it is, and leaves the encoder freer. The paper argues and refer
 accuracies; it has no experiment on this.
 
 Judged over seeds: regions that pictures visit against width and depth; the local fit of delta-h;
-accuracy of the encoder. The numbers are those of `chiaro diagnose RUN`.
+accuracy of the encoder, under MLPs on average and not under the best of them, for the best of five
+beats one by chance. The numbers are those of `chiaro diagnose RUN`.
 
 Deviations: network, data and schedule as in the lab `strength` at its laptop scale, at the large
 policy. Hidden layers have no normalisation, so that depth is all that differs; d_proj is 32, a
@@ -46,7 +47,7 @@ FIT = Stated(
 )
 READOUT = Stated(
     "G8.encoder",
-    "the encoder under the best MLP is better than under a linear projector (linear readout)",
+    "the encoder under MLPs, on average, is better than under a linear projector (linear readout)",
     "Sec. 5: unlocks its expressive power",
     "improves",
     "gain > 0",
@@ -121,11 +122,11 @@ PAPER = Settings(
 )
 
 
-def fitted(settings: Settings, depth: int, width: int, seed: int) -> dict[str, Any]:
-    """Train with one projector; regions, local fit, and accuracy of the encoder."""
+def training(settings: Settings, depth: int, width: int, seed: int) -> Any:
+    """The settings of one training."""
     source = settings.source if here(settings.source) else settings.fallback
     shape = f"d={settings.d_proj}, depth={depth}, width={width}, batch_norm=False, last='none'"
-    asked = cs.engine.read_settings(
+    return cs.engine.read_settings(
         settings.preset,
         [
             *settings.sets,
@@ -136,11 +137,22 @@ def fitted(settings: Settings, depth: int, width: int, seed: int) -> dict[str, A
             f"seed={seed}",
         ],
     )
+
+
+def shapes(settings: Settings) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Depth and width of the projectors: by width at two layers, and by depth at one width."""
+    wide = [(2, width) for width in settings.widths]
+    return wide, [(depth, settings.width) for depth in settings.depths]
+
+
+def fitted(settings: Settings, depth: int, width: int, seed: int) -> dict[str, Any]:
+    """Train with one projector; regions, local fit, and accuracy of the encoder."""
+    asked = training(settings, depth, width, seed)
     networks, _ = trained(asked, lambda networks, epoch: None)
     seen = cs.engine.look(networks, asked, settings.rows)
     e = seen.embeddings
     found = cs.diagnostics.geometry(e, networks.projectors[0], seen.second, seen.first)
-    whole = cs.embed(networks, source, views=asked.views)
+    whole = cs.embed(networks, asked.data.source, views=asked.views)
     accuracy = scored(whole)
     return {
         "depth": depth,
@@ -160,16 +172,14 @@ def fitted(settings: Settings, depth: int, width: int, seed: int) -> dict[str, A
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """A piece for each seed and projector; the shape that both lists have is trained once."""
-    wide = [(2, width) for width in settings.widths]
-    deep = [(depth, settings.width) for depth in settings.depths]
-    shapes = dict.fromkeys([*wide, *deep])
+    wide, deep = shapes(settings)
     found = {
         (*shape, seed): keep(
             f"depth {shape[0]} width {shape[1]} seed {seed}",
             lambda depth=shape[0], width=shape[1], s=seed: fitted(settings, depth, width, s),
         )
         for seed in settings.seeds
-        for shape in shapes
+        for shape in dict.fromkeys([*wide, *deep])
     }
     each = lambda list_: [[found[(*shape, seed)] for shape in list_] for seed in settings.seeds]
     return {
@@ -192,10 +202,12 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     wide, deep = result["widths"], result["depths"]
     many = {"n_seeds": len(wide), "epochs": result["epochs"]}
     fit = lambda rows, at: [row[at]["unexplained"] for row in rows]
-    gain = []
+    over: dict[str, list[float]] = {"gain": [], "gain_of_best": []}
     for row, more in zip(deep, wide, strict=True):
-        bent = [one["linear"] for one in (*row, *more) if one["depth"] > 1]
-        gain.append(max(bent) - row[0]["linear"])
+        bent = {(one["depth"], one["width"]): one["linear"] for one in (*row, *more)}
+        straight = bent.pop((1, row[0]["width"]))
+        over["gain"].append(float(np.mean(list(bent.values()))) - straight)
+        over["gain_of_best"].append(max(bent.values()) - straight)
     return [
         REGIONS.judge(
             least_step_width=least_step(wide, result["n"]),
@@ -203,7 +215,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             **many,
         ),
         FIT.judge(linear=fit(deep, 0), widest=fit(wide, -1), deepest=fit(deep, -1), **many),
-        READOUT.judge(gain=gain, **many),
+        READOUT.judge(**over, **many),
     ]
 
 
