@@ -16,13 +16,14 @@ COLOUR = dict(zip(NAMED, style.COLOURS, strict=False))
 
 
 def page(result: dict[str, Any]) -> Any:
-    """Five rows: three of the paper's figures, two of the sweep."""
-    canvas, axes = style.canvas(5, 3, width=3.5, height=2.6)
+    """Six rows: three of the paper's figures, three of the sweep."""
+    canvas, axes = style.canvas(6, 3, width=3.5, height=2.6)
     _training(axes[0], result)
     _spectra(axes[1], result)
     _negatives(axes[2], result)
     _ranks(axes[3], result)
     _layers(axes[4], result)
+    _readouts(axes[5], result)
     return canvas
 
 
@@ -86,7 +87,7 @@ def _spectra(axes: Any, result: dict[str, Any]) -> None:
             if not runs:
                 continue
             moments = runs[0]["moments"]
-            for line, moment in ((":", moments[0]), ("--", moments[len(moments) // 2])):
+            for line, moment in ((":", moments[0]), ("--", half(moments))):
                 axis.semilogy(_floor(moment["spectra"][space]), line, color=COLOUR[strength], lw=1)
             text = name if space == "h" else None
             axis.semilogy(_floor(moments[-1]["spectra"][space]), color=COLOUR[strength], label=text)
@@ -98,6 +99,12 @@ def _spectra(axes: Any, result: dict[str, Any]) -> None:
         axes[2].semilogy(_floor(shares), color=style.COLOURS[i], label=strength)
     axes[2].legend(title="strength", ncols=2, loc="best")
     style.label(axes[2], "number", "singular value / largest", "W at the end")
+
+
+def half(moments: list[dict[str, Any]]) -> dict[str, Any]:
+    """The moment nearest to half of the training."""
+    middle = moments[-1]["epoch"] / 2
+    return min(moments, key=lambda moment: abs(moment["epoch"] - middle))
 
 
 def _floor(values: list[float]) -> list[float]:
@@ -135,7 +142,7 @@ def _ranks(axes: Any, result: dict[str, Any]) -> None:
     _against(ranks, result, lambda r: last(r)["effective"]["h"] / r["d_enc"], "h, effective", 2)
     _against(ranks, result, lambda r: last(r)["ranks"]["h"] / r["d_enc"], "h, above 1e-3", 2, "--")
     ranks.set_ylim(0, 1.05)
-    ranks.legend(fontsize=6.5, ncols=2, loc="best")
+    ranks.legend(handlelength=3, fontsize=6.5, ncols=2, loc="best")
     style.label(ranks, "strength", "rank / dimension", "ranks")
     for colour, (name, text) in enumerate(
         (
@@ -146,36 +153,55 @@ def _ranks(axes: Any, result: dict[str, Any]) -> None:
         )
     ):
         _against(fit, result, _last(name), text, colour)
-    fit.legend(fontsize=6.5, loc="best")
+    fit.legend(handlelength=3, fontsize=6.5, loc="best")
     style.label(fit, "strength", "share", "what W reads")
     for colour, layer in enumerate(("encoder", "projector")):
         for line, name in (("-", "knn_20"), ("--", "linear")):
             value = lambda run, layer=layer, name=name: run["accuracy"][layer][name]
             _against(accuracy, result, value, f"{layer}, {name}", colour, line)
-    accuracy.legend(fontsize=6.5, loc="best")
+    accuracy.legend(handlelength=3, fontsize=6.5, loc="best")
     style.label(accuracy, "strength", "accuracy", "all pictures")
 
 
 def _layers(axes: Any, result: dict[str, Any]) -> None:
-    negatives, invariance, readout = axes
+    negatives, invariance, span = axes
     _against(negatives, result, _last("hardest_distance"), "distance", 0)
     _against(negatives, result, _last("hardest_agreement"), "same label", 1)
     if "hardest_agreement_coarse" in result["runs"][0]["moments"][0]:
         _against(negatives, result, _last("hardest_agreement_coarse"), "same coarse label", 2)
-    negatives.legend(fontsize=6.5, loc="best")
+    negatives.legend(handlelength=3, fontsize=6.5, loc="best")
     style.label(negatives, "strength", "distance; share", "the hardest negative")
     _against(invariance, result, _last("movement_ratio"), "h, own views", 0)
     _against(invariance, result, _last("z_movement_ratio"), "z, own views", 1)
     large = lambda layer: lambda run: run["readouts"]["movement"][layer]
     _against(invariance, result, large("h"), "h, large views", 0, "--")
     _against(invariance, result, large("z"), "z, large views", 1, "--")
-    invariance.legend(fontsize=6.5, loc="best")
+    invariance.legend(handlelength=3, fontsize=6.5, loc="best")
     style.label(invariance, "strength", "|h1 - h2|^2 / strangers'", "0: invariant")
-    names = ("hue", "brightness", "height", "left", "flip", "grayscale")
-    for colour, name in enumerate(names):
-        for line, layer in (("-", "h"), ("--", "z")):
-            value = lambda run, name=name, layer=layer: run["readouts"]["views"][layer][name]
-            _against(readout, result, value, name if line == "-" else "_", colour, line)
-    readout.set_ylim(-0.1, 1)
-    readout.legend(fontsize=6.5, ncols=2, loc="best")
-    style.label(readout, "strength", "R^2", "parameters of large views in h (z: --)")
+    of = lambda name: lambda run: run["moments"][-1][name] / run["d_enc"]
+    _against(span, result, of("span_dimension"), "told by parameters", 0)
+    _against(span, result, of("views_effective_span"), "effective", 1)
+    _against(span, result, of("views_span"), "above 1e-3", 1, "--")
+    span.set_ylim(0, 1.05)
+    span.legend(handlelength=3, fontsize=6.5, loc="best")
+    style.label(span, "strength", "dimension / d_enc", "span of h2 - h1")
+
+
+def _readouts(axes: Any, result: dict[str, Any]) -> None:
+    """Every nuisance in h and in z, and the factors of the data where they are known."""
+    panels = [(axes[0], "views", "h", "parameters of large views, in h")]
+    panels.append((axes[1], "views", "z", "parameters of large views, in z"))
+    if "factors" in result["runs"][0]["readouts"]:
+        panels.append((axes[2], "factors", "h", "factors of the data, in h"))
+    else:
+        axes[2].axis("off")
+    for axis, kind, layer, title in panels:
+        for i, name in enumerate(result["runs"][0]["readouts"][kind][layer]):
+            _against(axis, result, _read(kind, layer, name), name, i, "-" if i < 7 else "--")
+        axis.set_ylim(-0.1, 1)
+        axis.legend(handlelength=3, fontsize=6, ncols=2, loc="best")
+        style.label(axis, "strength", "R^2", title)
+
+
+def _read(kind: str, layer: str, name: str) -> Callable[[dict[str, Any]], float]:
+    return lambda run: run["readouts"][kind][layer][name]
