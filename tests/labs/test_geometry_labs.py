@@ -9,6 +9,7 @@ import torch
 import chiaroscuro as cs
 from chiaroscuro import labs
 from chiaroscuro.labs.cosentino2022 import choice, projectors, strength
+from chiaroscuro.labs.cosentino2022._strength_page import half
 from chiaroscuro.labs.rusak2022 import direct, standardised
 from chiaroscuro.labs.trained import scored, trained
 
@@ -27,6 +28,11 @@ def paper_settings():
     there = dataclasses.replace(standardised.PAPER, source=TINY)
     for row in standardised.ROWS:
         yield f"standardised {row}", standardised.training(there, row, 0)
+    there = dataclasses.replace(projectors.PAPER, source=TINY)
+    wide, deep = projectors.shapes(there)
+    for depth, width in (deep[0], wide[-1], deep[-1]):  # linear, widest, deepest
+        yield f"projectors {depth} {width}", projectors.training(there, depth, width, 0)
+    yield "choice", choice.training(choice.PAPER, TINY, 50_000, 0.5, 0)
     yield "direct", direct.training(dataclasses.replace(direct.PAPER, source=TINY), 0)
 
 
@@ -34,9 +40,13 @@ def paper_settings():
 def test_one_step_at_the_papers_scale(name):
     """The paper's networks, loss and optimiser, in a batch that fits a test."""
     asked = dict(paper_settings())[name]
-    depth = 18 if name == "strength" else 50
-    assert f"depth={depth}" in asked.network.encoder
+    rusak = name.startswith(("standardised", "direct"))
+    assert asked.network.encoder == f"ResNet(depth={50 if rusak else 18}, stem='small')"
+    if not rusak:
+        assert (asked.optimiser.name, asked.optimiser.lr, asked.epochs) == ("lars", 4.0, 500)
     networks = cs.engine.build(asked.network, 0).train()
+    if not rusak:
+        assert (networks.encoders[0].d, networks.projectors[0].d) == (512, 128)
     move = cs.engine.optimiser(asked.optimiser, networks)
     data = cs.data.open_data(TINY).part("train")
     x1, x2 = cs.engine.Pairs.of(asked, data)(np.arange(4), 0)
@@ -55,6 +65,63 @@ def test_the_papers_projectors_are_linear_and_deep():
     assert len(shapes) == 3
     assert projectors.PAPER.depths[0] == 1
     assert projectors.PAPER.d_proj == 128
+
+
+def test_the_best_of_several_mlps_is_no_gain():
+    """MLPs of which one is better by chance and the others are not better."""
+
+    def shape(depth, width, linear):
+        size = {"depth": depth, "width": width, "linear": linear}
+        return {**size, "visited": 10.0 * depth * width, "unexplained": 1 / depth}
+
+    wide = [[shape(2, 8, 0.3), shape(2, 16, 0.35)]] * 3
+    deep = [[shape(1, 16, 0.32), shape(2, 16, 0.35), shape(3, 16, 0.25)]] * 3
+    found = {"widths": wide, "depths": deep, "n": 2000, "epochs": 5}
+    judged = {one.id: one for one in projectors.claims(found)}
+    assert judged["G8.encoder"].verdict == "fails"
+    assert judged["G8.encoder"].ours["gain_of_best"] == pytest.approx([0.03] * 3)
+    assert judged["G8.encoder"].ours["gain"] == pytest.approx([-0.02] * 3)
+    assert judged["G8.pictures"].verdict == judged["G8.local_fit"].verdict == "holds"
+
+
+def test_half_of_a_training_is_half_of_its_epochs():
+    for settings, epoch in ((strength.LAPTOP, 3), (strength.PAPER, 250)):
+        assert half([{"epoch": look} for look in settings.looks])["epoch"] == epoch
+
+
+# ---- the same numbers as a diagnosis ----
+
+
+def test_the_numbers_of_the_labs_are_those_of_a_diagnosis(tmp_path):
+    rows = 200
+    for at, projector in enumerate(("depth=1", "depth=2, width=32, batch_norm=False")):
+        asked = cs.engine.read_settings(
+            "geometry",
+            [
+                *strength.QUICK.sets,
+                f"network.projector=Projector(d=16, {projector}, last='none')",
+                f"data.source={strength.QUICK.source}",
+                *("epochs=1", "schedule.warmup=0"),
+            ],
+        )
+        run = cs.train(asked, tmp_path / str(at))
+        shown = cs.diagnose(run, rows=rows).measures
+        networks = cs.engine.load_networks(run)
+        seen = cs.engine.look(networks, asked, rows)
+        found = cs.diagnostics.geometry(
+            seen.embeddings, networks.projectors[0], seen.second, seen.first
+        )
+        assert {name: shown[name] for name in found} == pytest.approx(found)
+        if at == 0:
+            judged = choice.unlabelled(seen, networks, asked)
+            same = {"recall": "recall_1"}
+            e = seen.embeddings  # of all rows there, of a batch here
+            whole = cs.diagnostics.anatomy(e.z1, e.z2, cs.engine.contrast_of(asked), rows=None)
+            judged |= {name: getattr(whole, name) for name in ("gap", "effective_negatives")}
+            assert {m: shown[same.get(m, m)] for m in choice.MEASURES} == pytest.approx(judged)
+            moment = strength.measured(networks, asked, rows, 1)
+            assert moment["ranks"]["h"] == shown["numerical_rank"]
+            assert moment["effective"]["z"] == pytest.approx(shown["z_effective_rank"])
 
 
 # ---- the choice of a strength ----
@@ -101,6 +168,31 @@ def test_a_rule_that_keeps_the_default_recovers_nothing():
     recovered, shortfall = choice.outcome(result, ["c", "d"], ("large", "recall", 1.0))
     assert recovered == 0
     assert max(shortfall.values()) == pytest.approx(0.2)
+
+
+def test_where_the_default_is_best_another_choice_recovers_nothing():
+    result = planted(True)
+    for name, rows in result["sets"].items():
+        result["sets"][name] = [
+            [dict(one, knn=0.5 + 0.1 * (at == 2)) for one in row] for at, row in enumerate(rows)
+        ]
+    assert choice.possible(result, ["c", "d"]) == 0
+    recovered, shortfall = choice.outcome(result, ["c", "d"], ("large", "recall", 1.0))
+    assert recovered < 0.8
+    assert min(shortfall.values()) == pytest.approx(0.1)
+    judged = choice.claims({**result, "propose": ["a"], "held_out": ["a", "b", "c", "d"]})
+    assert judged[0].verdict == "inconclusive"
+    assert judged[0].ours["possible"] == 0
+    assert judged[1].verdict == "fails"
+
+
+def test_labels_of_held_out_sets_do_not_choose_the_rule():
+    result = planted(True)
+    rule = choice.proposed(result)[0]
+    for name in result["held_out"]:
+        for row in result["sets"][name]:
+            row[:] = [dict(one, knn=1 - one["knn"]) for one in row]
+    assert choice.proposed(result)[0] == rule
 
 
 def test_no_data_is_said():
