@@ -25,6 +25,7 @@ SETTINGS = [
     "saving.every=3",
 ]
 SYNC = [
+    "objective=InfoNCE(Sum(Cosine(tau=Balanced(0.5, 4)), Gaussian(tau=Adaptive(0.5, 4))))",
     "network.encoder=MLP(d_in=6, d=8, depth=2, width=16, normalisation='batch')",
     "network.projector=Projector(d=4)",
     "network.sync_batch_norm=true",
@@ -111,7 +112,7 @@ def runs(tmp_path_factory):
 
 @pytest.mark.parametrize(("name", "more"), [("two", []), ("sync", SYNC)], ids=["two", "sync"])
 def test_two_ranks_are_one_batch(runs, tmp_path, name, more):
-    """With a batch norm too, if it is synchronised."""
+    """With a batch norm too, if it is synchronised, and temperatures that are measured."""
     folder, sets = runs
     train(read_settings("simclr", [*sets, *more]), tmp_path / "one")
     one, two = weights(tmp_path / "one").arrays, weights(folder / name).arrays
