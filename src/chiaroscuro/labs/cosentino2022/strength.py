@@ -260,7 +260,7 @@ def measured(networks: Any, asked: Any, rows: int, epoch: int) -> dict[str, Any]
     }
 
 
-def scaled(W: np.ndarray, e: Any, objective: Any, batch: int) -> dict[str, Any]:
+def scaled(W: Any, e: Any, objective: Any, batch: int) -> dict[str, Any]:
     """Ranks and loss of W and of W / 100."""
     both = [(factor * W, factor * e.z1, factor * e.z2) for factor in (1.0, 0.01)]
     return {
