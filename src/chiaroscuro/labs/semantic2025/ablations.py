@@ -297,7 +297,10 @@ SHOWN = {
 
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
-    """Distances above, ModAdd below, a column for each figure of the paper."""
+    """Distances above, ModAdd below, a column for each figure of the paper.
+
+    Dots at the end: every pair of symbols of the first seed, where Fig. 7 has its bands.
+    """
     canvas, axes = style.canvas(2, len(SHOWN), width=2.5, height=2.3)
     for (name, title), top, low in zip(SHOWN.items(), axes[0], axes[1], strict=True):
         for i, row in enumerate(result["learners"][name]):
@@ -306,6 +309,12 @@ def figure(result: dict[str, Any]) -> Any:
                 ("other", style.COLOURS[4], "other"),
             ):
                 top.plot(row["step"], row[key], color=colour, label=None if i else text)
+        first = result["learners"][name][0]
+        x, (i, j) = np.asarray(first["h"]), np.triu_indices(N, 1)
+        t, same = np.linalg.norm(x[i] - x[j], axis=1), (i - j) % 8 == 0
+        for which, colour in ((~same, style.COLOURS[4]), (same, style.COLOURS[3])):
+            end = np.full(int(which.sum()), 1.06 * first["step"][-1])
+            top.scatter(end, t[which], s=3, color=colour, linewidths=0, alpha=0.6)
         top.set_ylim(bottom=0)
         style.label(top, "step", "mean distance", title)
         base = f"fresh {result['d_large'] if name == 'dimension' else 8}"

@@ -294,26 +294,37 @@ def figure(result: dict[str, Any]) -> Any:
     """Gain against the chosen statistic, and against the score of distances."""
     name, _ = chosen(result)
     second = "score" if name != "score" else "auc"
-    canvas, axes = style.canvas(1, 2, width=4.6, height=3.6)
+    canvas, axes = style.canvas(1, 3, width=3.6, height=3.4)
     gains = np.asarray(result["gain"])
     titles = {
         "score": "score of distances", "auc": "equivalent pairs nearer (auc)",
         "unsplit": "1 - split", "unmerged": "1 - merged", "both": "(1 - split)(1 - merged)",
     }  # fmt: skip
-    for axis, one, note in zip(axes[0], (name, second), ("chosen on twelve", "also"), strict=True):
+    colours = [style.COLOURS[1] if held else style.COLOURS[0] for held in result["held_out"]]
+    shown = zip(axes[0, :2], (name, second), ("chosen on twelve", "also"), strict=True)
+    for axis, one, note in shown:
         x = column(result, one)
-        for i, (text, held) in enumerate(zip(result["names"], result["held_out"], strict=True)):
-            colour = style.COLOURS[1] if held else style.COLOURS[0]
+        together: dict[tuple[int, int], list[int]] = {}  # numbers of points that coincide
+        cell = (max(np.ptp(x), 1e-9) / 30, max(np.ptp(gains.mean(axis=1)), 1e-9) / 30)
+        for i, colour in enumerate(colours):
             mean = gains[i].mean()
             axis.errorbar(
                 x[i], mean, yerr=[[mean - gains[i].min()], [gains[i].max() - mean]], fmt="o",
                 color=colour, linewidth=0.8,
             )  # fmt: skip
-            axis.annotate(
-                text, (x[i], mean), xytext=(4, 3), textcoords="offset points", fontsize=6,
-                color=colour,
-            )  # fmt: skip
+            at = (round(x[i] / cell[0]), round(mean / cell[1]))
+            together.setdefault(at, []).append(i)
+        for some in together.values():
+            text = ", ".join(str(i + 1) for i in some)
+            place = (x[some[0]], gains[some[0]].mean())
+            axis.annotate(text, place, xytext=(4, 3), textcoords="offset points", fontsize=7)
         axis.axhline(0, color=style.GREY, linewidth=0.8)
         axis.margins(x=0.15)
-        style.label(axis, titles[one], "gain of ModAdd (area)", f"{note} (red: held out)")
+        style.label(axis, titles[one], "gain of ModAdd (area)", note)
+    names = axes[0, 2]
+    names.set_axis_off()
+    names.set_title("contrastive data (orange: held out)", loc="left")
+    for i, text in enumerate(result["names"]):
+        row = 0.96 - i / len(colours)
+        names.text(0.02, row, f"{i + 1:2d}  {text}", color=colours[i], transform=names.transAxes)
     return canvas
