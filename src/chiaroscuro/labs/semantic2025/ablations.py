@@ -310,8 +310,8 @@ def figure(result: dict[str, Any]) -> Any:
             ):
                 top.plot(row["step"], row[key], color=colour, label=None if i else text)
         first = result["learners"][name][0]
-        x, (i, j) = np.asarray(first["h"]), np.triu_indices(N, 1)
-        t, same = np.linalg.norm(x[i] - x[j], axis=1), (i - j) % 8 == 0
+        x, (u, v) = np.asarray(first["h"]), np.triu_indices(N, 1)
+        t, same = np.linalg.norm(x[u] - x[v], axis=1), (u - v) % 8 == 0
         for which, colour in ((~same, style.COLOURS[4]), (same, style.COLOURS[3])):
             end = np.full(int(which.sum()), 1.06 * first["step"][-1])
             top.scatter(end, t[which], s=3, color=colour, linewidths=0, alpha=0.6)
