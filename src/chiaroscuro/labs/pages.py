@@ -52,7 +52,8 @@ def claims_page(folder: Path) -> str:
         f"What the papers claim, judged at the scale `{SCALE}`: {counts or 'nothing yet'}.",
         "",
         "Verdicts: " + ", ".join(_MARK[verdict] for verdict in VERDICTS) + ". A rule was written",
-        "down before the run, and the JSON of each run holds it with the numbers. *Erratum*: the",
+        "down before the run, and the JSON of each run holds it with the numbers; where a pilot at",
+        "another scale or seed changed a rule, the header of the lab says so. *Erratum*: the",
         "statement as printed fails and the corrected one holds, both measured. Seconds are of one",
         "thread on a busy machine.",
     ]
