@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -434,7 +435,8 @@ def test_the_command(capsys, file, tmp_path):
     assert cli.main(argv) == 0
     printed, progress = capsys.readouterr()
     assert str(out / "best.toml") in printed
-    assert "trial 2 of 2" in progress
+    assert "1 of 2: trial 0, " in progress  # as its folder and the best are numbered
+    assert "2 of 2: trial 1, " in progress
     assert cli.main([*argv, "--resume", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["best"] in (0, 1)
     assert cli.main(argv) == 2
@@ -465,6 +467,29 @@ def test_without_the_engine_the_sentence_says_how_to_get_it(file, tmp_path, monk
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ChiaroError, match=r"chiaroscuro\[ray\]"):
         tuning.tune(file, 1, tmp_path / "y", engine="ray")
+    assert not list(tmp_path.glob("[xy]"))
+
+
+def test_a_search_goes_on_with_the_engine_it_began_with(file, whole, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    with pytest.raises(InputError, match="`optuna` and goes on with 1 engine only; received `ray`"):
+        tuning.tune(file, TRIALS, out, resume=True, engine="ray")
+    (out / "journal.log").unlink()
+    (out / "ray").mkdir()
+    with pytest.raises(InputError, match="has `ray`"):
+        tuning.tune(file, TRIALS, out, resume=True)
+
+
+@pytest.mark.parametrize("line", ["garbage", "[1]", "{}"])
+def test_a_journal_that_somebody_wrote_to_is_named_with_the_line(file, whole, tmp_path, line):
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    with (out / "journal.log").open("a") as journal:
+        journal.write(line + "\n")
+    count = len((out / "journal.log").read_text().splitlines())
+    with pytest.raises(ChiaroError, match=f"line {count} of {count} is no entry"):
+        tuning.tune(file, TRIALS, out, resume=True)
 
 
 def test_ray_draws_the_same_trials_and_leaves_the_same_files(file, whole, tmp_path):

@@ -5,10 +5,10 @@ matplotlib is an extra (`pip install chiaroscuro[plots]`) and is imported when a
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chiaroscuro.artifacts import figures
 from chiaroscuro.tuning.space import Choice, LogUniform
 
 if TYPE_CHECKING:
@@ -16,17 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_trials"]
 
-_COLOUR = {"complete": "#0072B2", "stopped": "#8c8c8c"}
-_BEST = "#D55E00"
-_STYLE: Any = {
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "svg.hashsalt": "chiaroscuro",
-    "svg.fonttype": "none",
-    "savefig.dpi": 130,
-}
+_COLOUR = {"complete": figures.COLOURS[0], "stopped": figures.GREY}
+_BEST = figures.COLOURS[1]
 
 
 def draw_trials(found: Found, folder: str | Path) -> list[Path]:
@@ -41,23 +32,17 @@ def draw_trials(found: Found, folder: str | Path) -> list[Path]:
         folder: where they go; it exists.
     """
     seen = [trial for trial in found.trials if trial.curve]
-    if importlib.util.find_spec("matplotlib") is None or not seen:
+    if not figures.available() or not seen:
         return []
     import matplotlib
-    from matplotlib.figure import Figure
 
     names = list(found.search.space)
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(3.2 * (1 + len(names)), 2.9), layout="constrained")
-        axes = figure.subplots(1, 1 + len(names), squeeze=False, sharey=True)[0]
+    with matplotlib.rc_context(figures.LOOK):
+        figure, ((*axes,),) = figures.canvas(1, 1 + len(names), height=2.9, one_scale=True)
         _curves(axes[0], found)
         for axis, name in zip(axes[1:], names, strict=True):
             _against(axis, found, name)
-        paths = []
-        for ending in ("png", "svg"):
-            paths.append(Path(folder) / f"trials.{ending}")
-            figure.savefig(paths[-1], metadata={"Date": None} if ending == "svg" else None)
-    return paths
+        return figures.save(figure, Path(folder) / "trials")
 
 
 def _look(found: Found, trial: Any) -> tuple[str, int]:

@@ -5,21 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from chiaroscuro.artifacts.files import writing
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.tuning.result import Found, write_text
 from chiaroscuro.tuning.search import Search, read_search
 from chiaroscuro.tuning.trial import check_data
-from chiaroscuro.tuning.with_optuna import search_with_optuna
-from chiaroscuro.tuning.with_ray import search_with_ray
+from chiaroscuro.tuning.with_optuna import JOURNAL, needed_optuna, search_with_optuna
+from chiaroscuro.tuning.with_ray import RAY, needed_ray, search_with_ray
 
 __all__ = ["ENGINES", "tune"]
 
-ENGINES: dict[str, Callable[..., Found]] = {
-    "optuna": search_with_optuna,
-    "ray": search_with_ray,
+
+class Engine(NamedTuple):
+    """Who runs the trials: whether it is installed, the search, and what it keeps to go on."""
+
+    ready: Callable[[], Any]
+    search: Callable[..., Found]
+    keeps: str
+
+
+ENGINES = {
+    "optuna": Engine(needed_optuna, search_with_optuna, JOURNAL),
+    "ray": Engine(needed_ray, search_with_ray, RAY),
 }
 
 
@@ -47,7 +56,8 @@ def tune(
             more than it had.
         out: the folder of the search: new, or with `resume` one of the same search.
         resume: go on with what is there.
-        engine: "optuna", or "ray" for clusters; the trials and the files are the same.
+        engine: "optuna", or "ray" for clusters; the trials and the files are the same. A search
+            goes on with the engine it began with, and on Ray with as many trials.
         progress: where a line goes for every trial that ends; None is nowhere.
 
     References:
@@ -79,20 +89,34 @@ def tune(
         chosen.settings(number)
     check_data(chosen)
     folder = Path(out)
-    _open(chosen, trials, folder, resume)
+    _same_engine(folder, engine)
+    ENGINES[engine].ready()
+    _open(chosen, folder, resume)
 
     def say(sentence: str) -> None:
         if progress is not None:
             print(sentence, file=progress, flush=True)
 
-    found = ENGINES[engine](chosen, trials, folder, say)
+    found = ENGINES[engine].search(chosen, trials, folder, say)
     if found.best is None and all(trial.ended for trial in found.trials):
         why = next((trial.why for trial in found.trials if trial.why), "all were stopped before.")
         raise ChiaroError(f"None of {len(found.trials)} trials was trained to its end: {why}")
     return found
 
 
-def _open(search: Search, trials: int, folder: Path, resume: bool) -> None:
+def _same_engine(folder: Path, engine: str) -> None:
+    """Refuse to go on with another engine, which would run again what has been run."""
+    for name, other in ENGINES.items():
+        need(
+            name == engine or not (folder / other.keeps).exists(),
+            lambda name=name, other=other: (
+                f"`{folder}` has `{other.keeps}`: the search began with the engine `{name}` and "
+                f"goes on with 1 engine only; received `{engine}`."
+            ),
+        )
+
+
+def _open(search: Search, folder: Path, resume: bool) -> None:
     """The folder of the search: made, or found to hold this one."""
     path = folder / "search.toml"
     if path.is_file():

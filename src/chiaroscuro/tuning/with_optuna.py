@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from chiaroscuro.tuning.search import Search
 from chiaroscuro.tuning.space import Choice, Distribution, Integers, LogUniform
 from chiaroscuro.tuning.trial import clear, folder_of, run_trial
 
-__all__ = ["goes_on", "search_with_optuna"]
+__all__ = ["JOURNAL", "goes_on", "needed_optuna", "search_with_optuna"]
 
 JOURNAL = "journal.log"
 STUDY = "search"
@@ -59,7 +60,7 @@ def search_with_optuna(
         out: its folder.
         say: told a sentence for every trial that ends.
     """
-    optuna = _optuna()
+    optuna = needed_optuna()
     study = _study(optuna, search, n_trials, out)
     while (claimed := _claim(optuna, study, out)) is not None:
         trial, lock = claimed
@@ -75,7 +76,8 @@ def search_with_optuna(
     return _tidied(search, study, out)
 
 
-def _optuna() -> Any:
+def needed_optuna() -> Any:
+    """Optuna, or a sentence that says how to get it."""
     try:
         import optuna
     except ModuleNotFoundError:
@@ -116,7 +118,10 @@ def _study(optuna: Any, search: Search, n_trials: int, out: Path) -> Any:
 
 
 def _mend(path: Path) -> None:
-    """Cut off the half line that a killed process may have left: what follows it would be lost."""
+    """Cut off the half line that a killed process may have left: what follows it would be lost.
+
+    A whole line that is no entry is another thing: somebody else wrote there.
+    """
     if not path.exists():
         return
     with path.open("rb+") as file:
@@ -124,6 +129,16 @@ def _mend(path: Path) -> None:
         whole = text.rfind(b"\n") + 1
         if whole < len(text):
             file.truncate(whole)
+    for number, line in enumerate(text[:whole].splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        if not (isinstance(entry, dict) and "op_code" in entry):
+            raise ChiaroError(
+                f"`{path}` cannot be read: line {number} of {text[:whole].count(10)} is no entry "
+                "of a journal. Take the line out, or begin again in another folder."
+            )
 
 
 def _claim(optuna: Any, study: Any, out: Path) -> tuple[Any, int] | None:
@@ -231,7 +246,8 @@ def _said(values: dict[str, Any]) -> str:
 
 def _sentence(found: Found, number: int) -> str:
     trial = found.trials[number]
-    came = f"trial {number + 1} of {len(found.trials)}, {_said(trial.values)}: "
+    ended = sum(one.ended for one in found.trials)
+    came = f"{ended} of {len(found.trials)}: trial {number}, {_said(trial.values)}: "
     if trial.state == "failed":
         return f"{came}failed. {trial.why}"
     epochs = found.search.settings(number).epochs

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts.files import from_json, to_json
-from chiaroscuro.errors import ChiaroError
+from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.tuning.locks import held
-from chiaroscuro.tuning.result import Found, Trial, write_found
+from chiaroscuro.tuning.result import Found, Trial, read_found, write_found
 from chiaroscuro.tuning.search import Search, read_search
 from chiaroscuro.tuning.trial import clear, folder_of, run_trial
 
-__all__ = ["search_with_ray"]
+__all__ = ["RAY", "needed_ray", "search_with_ray"]
 
-NAME = "ray"
+RAY = "ray"
+"""Its own folder inside that of the search."""
 
 
 def search_with_ray(search: Search, n_trials: int, out: Path, say: Callable[[str], None]) -> Found:
@@ -31,10 +32,21 @@ def search_with_ray(search: Search, n_trials: int, out: Path, say: Callable[[str
         out: its folder.
         say: told a sentence at the end.
     """
-    tune = _ray()
+    tune = needed_ray()
     out = out.absolute()
     (out / "trials").mkdir(exist_ok=True)
-    kept = out / NAME
+    kept = out / RAY
+    if (out / "trials.json").is_file():
+        there = len(read_found(out).trials)
+        need(
+            n_trials == there,
+            lambda: (
+                f"`{out}` began with {there} trials, and Ray goes on with as many; received "
+                f"{n_trials}."
+            ),
+        )
+    else:
+        write_found(_found(search, n_trials, out), out)
     trainable = tune.with_parameters(_train, out=str(out))
     if tune.Tuner.can_restore(str(kept)):
         tuner = tune.Tuner.restore(str(kept), trainable, resume_unfinished=True)
@@ -52,10 +64,10 @@ def search_with_ray(search: Search, n_trials: int, out: Path, say: Callable[[str
             trainable,
             param_space={"number": tune.grid_search(list(range(n_trials)))},
             tune_config=tune.TuneConfig(metric="value", mode="max", scheduler=scheduler),
-            run_config=tune.RunConfig(name=NAME, storage_path=str(out), verbose=0),
+            run_config=tune.RunConfig(name=RAY, storage_path=str(out), verbose=0),
         )
     tuner.fit()
-    found = Found(search, tuple(_record(search, number, out) for number in range(n_trials)))
+    found = _found(search, n_trials, out)
     write_found(found, out)
     for trial in found.trials:
         if trial.ended and trial is not found.best:
@@ -65,7 +77,8 @@ def search_with_ray(search: Search, n_trials: int, out: Path, say: Callable[[str
     return found
 
 
-def _ray() -> Any:
+def needed_ray() -> Any:
+    """Ray Tune, or a sentence that says how to get it."""
     try:
         from ray import tune
         from ray.tune import schedulers  # noqa: F401 - an attribute of tune
@@ -93,6 +106,10 @@ def _train(config: dict[str, Any], out: str) -> None:
         run_trial(search, number, folder, report)
     except ChiaroError as error:
         _append(folder, number, {"why": str(error)})
+
+
+def _found(search: Search, n_trials: int, out: Path) -> Found:
+    return Found(search, tuple(_record(search, number, out) for number in range(n_trials)))
 
 
 def _lines_of(out: Path, number: int) -> Path:
