@@ -5,28 +5,17 @@ matplotlib is an extra (`pip install chiaroscuro[plots]`) and is imported when a
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chiaroscuro.artifacts import figures
+
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.diagnosis import Diagnosis
 
 __all__ = ["draw"]
-
-_COLOURS = ("#0072B2", "#D55E00")
-_GREY = "#8c8c8c"
-_STYLE: Any = {
-    "font.size": 9.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "svg.hashsalt": "chiaroscuro",
-    "svg.fonttype": "none",
-    "savefig.dpi": 130,
-}
 
 
 def draw(diagnosis: Diagnosis, folder: str | Path) -> list[Path]:
@@ -36,30 +25,23 @@ def draw(diagnosis: Diagnosis, folder: str | Path) -> list[Path]:
         diagnosis: from `diagnose`.
         folder: where they go; it exists.
     """
-    if importlib.util.find_spec("matplotlib") is None:
+    if not figures.available():
         return []
     import matplotlib
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     paths = []
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(figures.LOOK):
         for name, fill in (("spectrum", _spectrum), ("controls", _controls)):
             if name == "controls" and not diagnosis.controls:
                 continue
-            figure, axes = pyplot.subplots(figsize=(5.0, 3.2), layout="constrained")
-            fill(axes, diagnosis)
-            for ending in ("png", "svg"):
-                path = Path(folder) / f"{name}.{ending}"
-                figure.savefig(path, metadata={"Date": None} if ending == "svg" else None)
-                paths.append(path)
-            pyplot.close(figure)
+            figure, axes = figures.canvas(width=5.0, height=3.2)
+            fill(axes[0, 0], diagnosis)
+            paths += figures.save(figure, Path(folder) / name)
     return paths
 
 
 def _spectrum(axes: Any, diagnosis: Diagnosis) -> None:
-    for (space, s), colour in zip(diagnosis.spectra.items(), _COLOURS, strict=False):
+    for (space, s), colour in zip(diagnosis.spectra.items(), figures.COLOURS, strict=False):
         live = np.asarray(s, dtype=np.float64)
         live = live[live > 0]
         if len(live):
@@ -67,7 +49,7 @@ def _spectrum(axes: Any, diagnosis: Diagnosis) -> None:
             axes.loglog(rank, live / live[0], color=colour, label=f"{space}, {len(s)} directions")
     axes.set_xlabel("direction, by rank")
     axes.set_ylabel("singular value / largest")
-    axes.axhline(1e-3, color=_GREY, linewidth=0.8, linestyle=":")
+    axes.axhline(1e-3, color=figures.GREY, linewidth=0.8, linestyle=":")
     if axes.lines[:-1]:
         axes.legend()
 
@@ -76,8 +58,12 @@ def _controls(axes: Any, diagnosis: Diagnosis) -> None:
     names = list(diagnosis.controls)
     at = np.arange(len(names))
     found = [diagnosis.controls[name] for name in names]
-    axes.barh(at - 0.2, [one.value for one in found], 0.38, color=_COLOURS[0], label="measured")
-    axes.barh(at + 0.2, [one.mean for one in found], 0.38, color=_GREY, label="shuffled pairs")
+    axes.barh(
+        at - 0.2, [one.value for one in found], 0.38, color=figures.COLOURS[0], label="measured"
+    )
+    axes.barh(
+        at + 0.2, [one.mean for one in found], 0.38, color=figures.GREY, label="shuffled pairs"
+    )
     axes.set_yticks(at, [name.replace("_", " ") for name in names])
     axes.invert_yaxis()
     axes.set_xlabel("value")

@@ -22,7 +22,7 @@ the gradient (and is 0, no temperature, for true content). The gradient of row k
 (2 sigma_z^2 - sigma_s^2) > 1 equalises, as Sec. 3 has it and Sec. 4 has not.
 
 Two rules were changed after quick runs at which they failed for noise: C6.larger is judged on the
-pooled draws, and C6.count draws more pairs. The laptop runs came later, under the rules as they are.
+pooled draws, and C6.count draws more pairs. The laptop runs came later, under these rules.
 
 Deviations: the paper measures none of this. Eq. (4) writes its outer sum twice; we take it once, as
 the proof of Lemma 5 does. Latents are uniform in a box, mixed by an orthogonal map, or a linear one
