@@ -116,3 +116,14 @@ def test_sentences():
         survival({"h": h}, {"size": h[:, 0]}, style=["turn"])
     with pytest.raises(InputError, match="least is -1"):
         readout(h, np.full(20, -1))
+
+
+def test_one_held_out_row_far_from_all_others_does_not_decide():
+    draw = np.random.default_rng(0)
+    h = draw.normal(size=(2000, 4))
+    y = h @ [1.0, -1.0, 0.5, 2.0] + 0.1 * draw.normal(size=2000)
+    silent = 1e-5 * draw.normal(size=2000)  # a unit that is all but off, and on in one row
+    silent[1999] = 1.0
+    split = (np.arange(2000) >= 1600).astype(int)
+    assert readout(h, y, split=split).score > 0.99
+    assert readout(np.c_[h, silent], y, split=split).score > 0.8

@@ -20,6 +20,8 @@ __all__ = ["KINDS", "Readout", "Survival", "readout", "survival"]
 KINDS = ("number", "angle", "class")
 PENALTIES = np.logspace(-8, 4, 37)
 """Penalties that are tried, in units of the mean eigenvalue of X'X."""
+BEYOND = 0.5
+"""How far a reading may leave the range of the fitted factor, in units of that range."""
 ROWS = 20_000
 
 
@@ -62,6 +64,9 @@ def readout(
     itself, or (accuracy - chance) / (1 - chance), where chance always names the most frequent class
     of the training side. A linear readout has R^2 = 1 of any invertible linear map, however flat:
     look at the spectrum as well.
+
+    A reading that leaves the range of the fitted factor by more than half of that range is put back
+    to there: one row far from all that were fitted would decide R^2 else.
 
     Relations: at the same penalty it is `sklearn.linear_model.Ridge` on standardised features. An
     angle may be given with any zero and in any number of turns.
@@ -227,7 +232,9 @@ class _Ridge:
         total = float(target.square().sum())
         penalty, dof, left = self._choose(pulled, total, n)
         W = self.V @ (pulled / (self.values + penalty)[:, None])
+        beyond = BEYOND * np.ptp(Y, axis=0)
         guess = (self.X_test @ W).numpy() + level
+        guess = guess.clip(Y.min(axis=0) - beyond, Y.max(axis=0) + beyond)
         freedom = n - dof
         if kind == "class":
             truth, counts = y[self.test], np.bincount(y[self.train])
