@@ -8,6 +8,7 @@ them, and writes both pages. A test compares the pages with the results.
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from pathlib import Path
@@ -18,9 +19,10 @@ from chiaroscuro.labs.claim import VERDICTS, Claim
 from chiaroscuro.labs.lab import Lab, found
 from chiaroscuro.labs.show import brief, tally
 
-__all__ = ["claims_page", "gallery_page", "main", "results"]
+__all__ = ["claims_page", "gallery_page", "main", "results", "title"]
 
 SCALE = "laptop"
+HERE = Path(__file__).parent
 _MARK = {
     "holds": "holds",
     "fails": "**fails**",
@@ -58,11 +60,27 @@ def claims_page(folder: Path) -> str:
         "thread on a busy machine.",
     ]
     for paper in dict.fromkeys(lab.paper for lab in kept):
-        lines += ["", f"## {paper}"]
+        own = [record for lab, record in kept.items() if lab.paper == paper and record]
+        verdicts = tally([row["verdict"] for record in own for row in record["claims"]])
+        lines += ["", f"## {paper}", "", f"{title(paper)}: {verdicts or 'nothing yet'}."]
         for lab, record in kept.items():
             if lab.paper == paper:
                 lines += ["", f"### {', '.join(lab.topics)}: {lab.title}", "", *_lab(lab, record)]
     return "\n".join(lines) + "\n"
+
+
+def title(paper: str) -> str:
+    """What a paper is about, from the first line of its folder's header.
+
+    Example:
+        >>> title("tan2024")
+        'Contrastive learning is spectral clustering on the similarity graph'
+    """
+    header = ast.get_docstring(ast.parse((HERE / paper / "__init__.py").read_text("utf-8"))) or ""
+    _, colon, said = header.split("\n")[0].partition(f"Labs of {paper}: ")
+    if not colon:
+        raise InputError(f"the labs of `{paper}` need a header `Labs of {paper}: ...`.")
+    return said[:1].upper() + said[1:].rstrip(".")
 
 
 def _lab(lab: Lab, record: dict[str, Any] | None) -> list[str]:
@@ -96,12 +114,21 @@ def _cell(text: str) -> str:
 def gallery_page(folder: Path) -> str:
     """All figures, each with the claims it shows."""
     lines = ["# Gallery", "", "<!-- made by `make pages` from docs/results; do not edit -->"]
+    lines += [
+        "",
+        f"One figure a lab, at the scale `{SCALE}`. What the verdicts mean, and the rules",
+    ]
+    lines += ["and numbers behind them, is on the page of [claims](claims.md)."]
+    papers: list[str] = []
     for lab, record in results(folder).items():
         if record is None:
             continue
+        if lab.paper not in papers:
+            papers.append(lab.paper)
+            lines += ["", f"## {lab.paper}", "", f"{title(lab.paper)}."]
         shown = [name for name in record["figures"] if name.endswith((".png", ".gif"))]
         verdicts = tally([row["verdict"] for row in record["claims"]])
-        lines += ["", f"## {lab.paper}/{lab.name}: {lab.title}", ""]
+        lines += ["", f"### {lab.name}: {lab.title}", ""]
         lines += [f"{', '.join(lab.topics)}: {verdicts}.", ""]
         lines += [f"![{lab.title}](results/{SCALE}/{lab.paper}/{name})" for name in shown]
     return "\n".join(lines) + "\n"

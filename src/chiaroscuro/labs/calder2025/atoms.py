@@ -49,7 +49,8 @@ LIMIT = Stated(
 )
 FALLS = Stated(
     "V4.falls",
-    "the loss falls with the number of atoms and then plateaus, and it falls with tau",
+    "the loss falls with the number of atoms and then plateaus, and a smaller tau has a smaller "
+    "loss",
     "Fig. 3, first and second plot",
     "decreasing",
     "largest_rise_with_atoms < 1e-12 and smallest_rise_with_tau > 0",

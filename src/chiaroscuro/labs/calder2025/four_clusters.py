@@ -395,31 +395,49 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
 LABELS = ("-3", "-1", "1", "3")
 
 
-def circle(axis: Any, points: list, before: list | None, title: str) -> None:
-    """One moment: clusters in colour on the circle, arrows along the last movement, capped."""
+def moves(film: dict[str, Any], at: int) -> list[list[float]]:
+    """Where each point goes from a frame, the longest arrow 0.3: paths, not speeds, compare.
+
+    To the first later frame by which some point has moved by 0.05 (of the last frame: from the
+    last earlier one), for neighbouring frames differ by little more than their rounding.
+    """
+    frames, last = film["u"], len(film["u"]) - 1
+    order = range(at + 1, last + 1) if at < last else range(at - 1, -1, -1)
+    sign = 1 if at < last else -1
+    found, longest = [[0.0] * len(p) for p in frames[at]], 0.0
+    for other in order:
+        found = [
+            [sign * (b - a) for a, b in zip(p, q, strict=True)]
+            for p, q in zip(frames[at], frames[other], strict=True)
+        ]
+        longest = max(math.hypot(*move) for move in found)
+        if longest >= 0.05:
+            break
+    return [[v * 0.3 / longest if longest else 0.0 for v in move] for move in found]
+
+
+def circle(axis: Any, film: dict[str, Any], at: int, title: str) -> None:
+    """One moment: clusters in colour on the circle (or seen along the third axis), with arrows.
+
+    Those of the circle start outside it: they go along it and would lie under the points.
+    """
+    points, arrows = film["u"][at], moves(film, at)
     turn = [2 * math.pi * i / 120 for i in range(121)]
     axis.plot([math.cos(t) for t in turn], [math.sin(t) for t in turn], color="#dcdcdc", lw=1)
     per = len(points) // 4
     for c in range(4):
-        part = points[c * per : (c + 1) * per]
-        x, y = ([p[k] for p in part] for k in (0, 1))
-        if before is not None:
-            past = before[c * per : (c + 1) * per]
-            moves = [(a - p[0], b - p[1]) for a, b, p in zip(x, y, past, strict=True)]
-            sizes = [max(math.hypot(*move), 1e-12) for move in moves]
-            u, v = (
-                [move[k] * min(1.0, 0.3 / size) for move, size in zip(moves, sizes, strict=True)]
-                for k in (0, 1)
-            )
-            colour = style.COLOURS[c]
-            axis.quiver(
-                x, y, u, v, color=colour, alpha=0.45, scale=1, scale_units="xy", angles="xy",
-                width=0.006,
-            )  # fmt: skip
+        own = slice(c * per, (c + 1) * per)
+        x, y = ([p[k] for p in points[own]] for k in (0, 1))
+        u, v = ([move[k] for move in arrows[own]] for k in (0, 1))
+        out = 1.15 if len(points[0]) == 2 else 1.0
+        axis.quiver(
+            [out * a for a in x], [out * b for b in y], u, v, color=style.COLOURS[c], alpha=0.6,
+            scale=1, scale_units="xy", angles="xy", width=0.008,
+        )  # fmt: skip
         axis.scatter(x, y, s=12, color=style.COLOURS[c], zorder=3, linewidths=0)
     axis.set_aspect("equal")
-    axis.set_xlim(-1.3, 1.3)
-    axis.set_ylim(-1.3, 1.3)
+    axis.set_xlim(-1.5, 1.5)
+    axis.set_ylim(-1.5, 1.5)
     style.label(axis, "u_1", "u_2", title)
 
 
@@ -436,23 +454,14 @@ def figure(result: dict[str, Any]) -> Any:
         picked = [0, 5, 15, min(film["steps"], key=lambda s: abs(s - last / 4)), last]
         for axis, step in zip(row, picked, strict=True):
             at = film["steps"].index(min(film["steps"], key=lambda s, t=step: abs(s - t)))
-            before = film["u"][at - 1] if at else None
-            circle(axis, film["u"][at], before, f"{text}: {film['steps'][at]}")
+            circle(axis, film, at, f"{text}, step {film['steps'][at]}")
     sphere, plot, long, table = axes[3, 0], axes[3, 1], axes[3, 2], axes[3, 3]
     ends = first["deep3"]["film"]
     for axis, flow, text in (
-        (sphere, "network, own", "3-D, four layers"),
-        (plot, "vanilla, random", "3-D, no network"),
+        (sphere, "network, own", f"3-D, four layers, {ends['network, own']['steps'][-1]}"),
+        (plot, "vanilla, random", f"3-D, no network, {ends['vanilla, random']['steps'][-1]}"),
     ):
-        points = ends[flow]["u"][-1]
-        per = len(points) // 4
-        for c in range(4):
-            part = points[c * per : (c + 1) * per]
-            axis.scatter([p[0] for p in part], [p[1] for p in part], s=12, color=style.COLOURS[c])
-        axis.set_aspect("equal")
-        axis.set_xlim(-1.3, 1.3)
-        axis.set_ylim(-1.3, 1.3)
-        style.label(axis, "u_1", "u_2", text)
+        circle(axis, ends[flow], len(ends[flow]["u"]) - 1, text)
     for row in result["long"]:
         long.plot(row["steps"], row["silhouette"], color=style.COLOURS[0], alpha=0.8)
     style.label(long, "step", "silhouette", "long run")
@@ -481,21 +490,25 @@ def figure(result: dict[str, Any]) -> Any:
 
 
 def animation(result: dict[str, Any], path: Path) -> None:
-    """Fig. 5 as it moves: through a network on the left, without one on the right."""
-    films = result["rows"][0]["one"]["film"]
-    left, right = films["network, own"], films["vanilla, random"]
-    count = min(len(left["steps"]), len(right["steps"]))
+    """Figs 5 and 6 as they move, in 2-D and in 3-D: through networks and without one."""
+    first = result["rows"][0]
+    panels = (
+        ("one", "network, own", "one hidden"),
+        ("deep", "network, own", "four layers"),
+        ("one", "vanilla, random", "no network"),
+        ("deep3", "network, own", "3-D, four layers"),
+        ("deep3", "vanilla, random", "3-D, no network"),
+    )
+    films = [(first[case]["film"][flow], text) for case, flow, text in panels]
+    count = min(24, *(len(film["steps"]) for film, _ in films))
 
     @style.drawn
     def frame(i: int) -> Any:
-        canvas, axes = style.canvas(1, 2, width=2.3, height=2.4)
-        for axis, film, text in (
-            (axes[0, 0], left, "network"),
-            (axes[0, 1], right, "no network"),
-        ):
+        canvas, axes = style.canvas(1, len(films), width=1.55, height=1.8)
+        for axis, (film, text) in zip(axes[0], films, strict=True):
             at = round(i * (len(film["steps"]) - 1) / max(1, count - 1))
-            before = film["u"][at - 1] if at else None
-            circle(axis, film["u"][at], before, f"{text}, step {film['steps'][at]}")
+            circle(axis, film, at, f"{text}: {film['steps'][at]}")
+            axis.set(xticks=[], yticks=[])  # fewer bytes, half the time
         return canvas
 
     style.animate((frame(i) for i in range(count)), path)

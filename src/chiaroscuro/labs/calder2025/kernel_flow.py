@@ -197,7 +197,7 @@ def figure(result: dict[str, Any]) -> Any:
         axis.text(steps[-1], guide[-1] * 0.12, "slope 1", color=style.GREY, fontsize=8)
         axis.set_xscale("log")
         axis.set_yscale("log")
-        axis.set_ylim(1e-9, 4)
+        axis.set_ylim(1e-11, 4)
         style.label(axis, "step lr", "relative error of -K grad L", name)
     axes[0, 0].legend(title="dotted: with a further 1/n", title_fontsize=7.5, loc="lower right")
     return canvas
