@@ -32,7 +32,7 @@ ADAPTIVE = Stated(
     "Prop. 3, as a method (ours)",
     "proposed",
     "gain_box > 0.05",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 BALANCED = Stated(
     "C4.balanced",
@@ -40,7 +40,7 @@ BALANCED = Stated(
     "Sec. 3 (ours)",
     "not tried",
     "gain_box > 0.05",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 COST = Stated(
     "C4.cost",
@@ -48,7 +48,7 @@ COST = Stated(
     "Table 2 (ours, on processes)",
     "not tried",
     "adaptive_loss < 0.05 and balanced_loss < 0.05",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 NORM = Stated(
     "C4.norm",
@@ -56,7 +56,7 @@ NORM = Stated(
     "Sec. 4.1: for the sphere, we further need to remove the norm",
     "needs more",
     "adaptive_gain < 0.1 and balanced_gain < 0.1",
-    enough="steps >= 1000",
+    enough="steps >= 2000",
 )
 CLAIMS = (ADAPTIVE, BALANCED, COST, NORM)
 
@@ -83,7 +83,7 @@ class Settings:
     tau: float = 1.0
     tau_sphere: float = 0.3
     tau_content: float = 0.2
-    steps: int = 1000
+    steps: int = 2000
     batch: int = 256
     lr: float = 2e-3
     rows: int = 4000
