@@ -89,7 +89,7 @@ def test_every_row_has_the_same_budget():
         assert sum(f" {row} tau " in name for name in counted) == len(laptop.taus)
         assert sum(f" {row} seed " in name for name in counted) == len(laptop.seeds) == 3
         assert len(rows[row]["accuracy"]) == 3
-    assert len(counted) == len(set(counted)) == 5 * 6
+    assert len(counted) == len(set(counted)) == 5 * 7
 
 
 def test_orderings_are_told_apart():

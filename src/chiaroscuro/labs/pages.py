@@ -104,7 +104,21 @@ def _lab(lab: Lab, record: dict[str, Any] | None) -> list[str]:
         table.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     seeds = record["seeds"]
     what = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
-    return [*table, "", f"{what}, {record['seconds']:.0f} s. {command}"]
+    said = [*came_out(lab), f"{what}, {record['seconds']:.0f} s. {command}"]
+    return [*table, *(line for paragraph in said for line in ("", paragraph))]
+
+
+def came_out(lab: Lab) -> list[str]:
+    """What the header of a lab says of its results: the paragraph that begins `What came out.`
+
+    Example:
+        >>> came_out(next(lab for lab in found() if lab.name == "atoms"))
+        []
+    """
+    path = HERE / lab.paper / f"{lab.name}.py"
+    header = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    paragraphs = (" ".join(text.split()) for text in header.split("\n\n"))
+    return [text for text in paragraphs if text.startswith("What came out.")]
 
 
 def _cell(text: str) -> str:

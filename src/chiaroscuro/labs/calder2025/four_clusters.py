@@ -13,7 +13,6 @@ nothing, or lose. The paper says that vanilla descent forgets the data: from ran
 nothing to forget, and from the network's latents it keeps part of what is there (erratum). With the
 bias-free ReLU network of Sec. 4.2.1 centres -3 and -1 are on one ray for ever (erratum): tanh units
 with a bias are used.
-
 Two claims fail by their rules. Four layers: some untrained networks start at a silhouette above
 0.8, and what training adds there is below the 0.1 asked of every seed; where the start is lower it
 adds up to 0.6. Recovery: see below. Fading holds, but slowly: from its peak the silhouette falls by

@@ -10,7 +10,7 @@ two that know d_c, on the nonlinear processes of C4.
 
 Judged: R^2 of style and of content in the output and before the last two layers, all in one table.
 
-What fails, and why. In the box measured temperatures gain on average what the two that know d_c do
+What came out. In the box measured temperatures gain on average what the two that know d_c do
 (0.05 of R^2), but not 0.05 on every seed: with one temperature a fifth of the style is lost there
 (C4.box), so that there is little to win. Trained ones gain nearly nothing: under a mean that stays
 the loss has little reason to prefer a dimension. On the sphere the norm is not all that is in the
