@@ -1,6 +1,6 @@
 """Artifacts: what is left on disk, as plain files that open without our code. No torch here."""
 
-from chiaroscuro.artifacts import checkpoints, figures
+from chiaroscuro.artifacts import checkpoints
 from chiaroscuro.artifacts.checkpoints import Checkpoint
 from chiaroscuro.artifacts.embeddings import Embeddings
 from chiaroscuro.artifacts.run import History, Run, environment
@@ -13,6 +13,5 @@ __all__ = [
     "Run",
     "checkpoints",
     "environment",
-    "figures",
     "to_toml",
 ]

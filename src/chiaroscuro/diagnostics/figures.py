@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chiaroscuro.artifacts import figures
+from chiaroscuro import figures
 
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.diagnosis import Diagnosis

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chiaroscuro import ChiaroError, artifacts
+from chiaroscuro import ChiaroError, figures
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["COLOURS", "GREY", "animate", "available", "canvas", "drawn", "label", "save"]
 
-figures = artifacts.figures
 COLOURS, GREY = figures.COLOURS, figures.GREY
 available, canvas, save = figures.available, figures.canvas, figures.save
 

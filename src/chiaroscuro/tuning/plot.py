@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from chiaroscuro.artifacts import figures
+from chiaroscuro import figures
 from chiaroscuro.tuning.space import Choice, LogUniform
 
 if TYPE_CHECKING:
