@@ -378,6 +378,18 @@ def test_a_trial_of_another_process_is_left_to_it(file, tmp_path):
     os.close(other)
 
 
+def test_a_draw_that_cannot_be_trained_is_one_of_those_that_failed(file, tmp_path):
+    text = file.read_text().replace("tau = ", 'batch = "Choice(32, 1000)"\ntau = ')
+    path = tmp_path / "search.toml"
+    path.write_text(text.replace("batch = 32\n", ""))
+    found = tuning.tune(path, 6, tmp_path / "out")
+    large = [trial.values["batch"] == 1000 for trial in found.trials]
+    assert 0 < sum(large) < 6
+    assert [trial.state == "failed" for trial in found.trials] == large
+    assert all("1000" in trial.why for trial in found.trials if trial.state == "failed")
+    assert tuning.tune(path, 6, tmp_path / "out", resume=True) == found
+
+
 def test_a_trial_that_diverges_is_one_of_those_that_failed(file, tmp_path):
     search = tuning.read_search(file, ["optimiser.name=sgd", "epochs=2"])
     laws = {"tau": search.space["tau"], "optimiser.lr": tuning.Choice(0.01, 1e30)}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.tuning.locks import JournalLock, held, taken
 from chiaroscuro.tuning.result import Found, Trial, write_found
 from chiaroscuro.tuning.search import Search
@@ -169,7 +169,6 @@ def _lock_of(out: Path, number: int) -> Path:
 
 def _run(search: Search, study: Any, trial: Any, out: Path) -> tuple[str, str]:
     """Train the trial and report to the study; its state, and the sentence if it failed."""
-    values = search.values(trial.number)
     for name, law in search.space.items():
         _suggested(trial, name, law)
     epochs = search.settings(trial.number).epochs
@@ -189,9 +188,7 @@ def _run(search: Search, study: Any, trial: Any, out: Path) -> tuple[str, str]:
 
     try:
         return run_trial(search, trial.number, out, report), ""
-    except InputError as error:
-        raise InputError(f"Trial {trial.number}, {_said(values)}: {error}") from None
-    except ChiaroError as error:  # it diverged: so do some in every search
+    except ChiaroError as error:  # it diverged, or cannot be trained: so do some in every search
         return "failed", str(error)
 
 
