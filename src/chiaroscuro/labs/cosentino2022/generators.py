@@ -13,7 +13,7 @@ eigenvector of G, W G = a W, has W exp(eps G) h = exp(eps a) W h: a positive fac
 is not in its kernel.
 
 What came out. The generator is recovered, and up to six of twelve dimensions the rank of W is as
-predicted in every seed. G7.generators fails at ten of twelve, as in the lab `annihilated`: where two
+predicted in every seed. G7.generators fails at ten of twelve, as in `annihilated`: where two
 directions are left to tell samples apart, W keeps two or three more that the rotations disturb.
 G7.first_order fails by a hair: the linearised action is off by 0.097, 0.102 and 0.189 where 0.1 was
 asked of every seed; the exponential is exact.
