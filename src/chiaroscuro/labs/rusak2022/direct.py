@@ -8,10 +8,16 @@ zero, so that r is conv's output beside a part of h, and that a linear readout o
 Judged: the weights of the last layer for unused dimensions shrink as decay alone would have it, and
 those for used ones do not; r equals h where they vanished (eq. 28); the readout of h against r.
 
-When: unused weights fall by exp(-sum lr wd / (1 - momentum)), and a BatchNorm after the layer, as
+When: unused weights fall by about exp(-sum lr wd / (1 - momentum)), and a BatchNorm after it, as
 ResNets have it, divides by their size: r = h needs them to vanish against its epsilon, 1e-5, which
 takes an exponent of about 9, where 3 would make the weights look small. This lab has one of at
 least 10 at the laptop scale. The paper does not say this; its 800 epochs may have been enough.
+
+What came out. Unused weights fall as decay alone has it, to six digits of the exponent, 15.8 (the
+first-order form gives 11.7 at so large a decay; the comparison was first made with that one and
+failed), and r = h past d. C8.readout fails: h and r are read equally well, to a tenth of a point on
+average, where the paper has 1.5 points. r is h but for the 24 used dimensions of 128, and these add
+little; after six epochs neither is far ahead of what the loss sees alone.
 
 Letters: the paper's h is the layer before the last block; our encoder's output is its r. Deviations
 at the laptop scale: ResNet(depth=18, width=0.25, stem='strided'), whose last block has a shortcut
@@ -167,11 +173,17 @@ def before_and_after(networks: Any, asked: Any, settings: Settings, data: Any) -
 
 
 def exponent(asked: Any, steps: int) -> float:
-    """The exponent by which weights without a gradient fall: sum lr wd / (1 - momentum)."""
-    per_epoch = steps // asked.epochs
-    rates = [asked.schedule.factor(step, steps, per_epoch) for step in range(steps)]
-    o = asked.optimiser
-    return o.lr * o.weight_decay * sum(rates) / (1 - o.momentum)
+    """The exponent by which weights w without a gradient fall under SGD with momentum.
+
+    v <- momentum v + wd w,  w <- w - lr v: about sum lr wd / (1 - momentum) while that is small.
+    """
+    o, per_epoch = asked.optimiser, steps // asked.epochs
+    w, v, fallen = 1.0, 0.0, 0.0
+    for step in range(steps):
+        v = o.momentum * v + o.weight_decay * w
+        w -= o.lr * asked.schedule.factor(step, steps, per_epoch) * v
+        fallen, w, v = fallen - math.log(w), 1.0, v / w
+    return fallen
 
 
 def measured(settings: Settings, seed: int) -> dict[str, Any]:
