@@ -182,7 +182,8 @@ def exponent(asked: Any, steps: int) -> float:
     for step in range(steps):
         v = o.momentum * v + o.weight_decay * w
         w -= o.lr * asked.schedule.factor(step, steps, per_epoch) * v
-        fallen, w, v = fallen - math.log(w), 1.0, v / w
+        size = abs(w)  # under a large decay it swings through zero
+        fallen, w, v = fallen - math.log(size), w / size, v / size
     return fallen
 
 
