@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,25 +14,25 @@ from chiaroscuro.data.extras import bring
 __all__ = ["Logger", "TensorBoard", "WandB"]
 
 
-class Logger:
+class Logger(ABC):
     """Receives every record of a run's history, on the first rank (abstract).
 
     Handed to `train` among its callbacks. A record has a `step`, and either `loss` and `lr` of that
     step or, at the end of an epoch, `epoch`, `mean_loss` and what was measured.
     """
 
+    @abstractmethod
     def begin(self, run: Run, step: int) -> None:
         """Before the first record, that of `step`: later steps logged by an earlier process are
         void."""
-        raise NotImplementedError
 
+    @abstractmethod
     def record(self, record: Mapping[str, Any]) -> None:
         """A record, as it went into the history."""
-        raise NotImplementedError
 
+    @abstractmethod
     def end(self) -> None:
         """After the last, also where training failed."""
-        raise NotImplementedError
 
 
 class TensorBoard(Logger):
