@@ -14,6 +14,7 @@ from chiaroscuro.labs.semantic2025._modular import (
     CLASSES,
     Learner,
     N,
+    Solver,
     contrasted,
     downstream,
     floor,
@@ -50,6 +51,41 @@ def test_learners_in_a_stack_do_not_see_each_other():
     alone = contrasted(tasks[:1], [3], learner, steps=0, batch=8, looks=1)
     assert both[0]["equivalent"][0] == alone[0]["equivalent"][0]
     assert both[0]["h"] != both[1]["h"]
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_each_learner_of_a_stack_decays_in_its_own_way(kind):
+    torch.manual_seed(0)
+    other = Learner(lr=0.1, weight_decay=0.7, positions=False)
+    learners = [Learner(lr=0.1, weight_decay=0.3, optimiser=kind), other]
+    start, target = torch.randn(2, 4, 3), torch.randn(2, 4, 3)
+    stacked = start.clone().requires_grad_()
+    solver = Solver(learners, [stacked])
+    alone = start[0].clone().requires_grad_()
+    classes = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    plain = classes[kind]([alone], lr=0.1, weight_decay=0.3)
+    for _ in range(20):
+        solver.step((stacked - target).square().sum())
+        plain.zero_grad()
+        (alone - target[0]).square().sum().backward()
+        plain.step()
+    torch.testing.assert_close(stacked[0].detach(), alone.detach())
+    assert not torch.equal(stacked[1], start[1])
+
+
+def test_learners_without_positions_do_not_train_them():
+    learners = [Learner(lr=0.1), Learner(lr=0.1, positions=False)]
+    positions = torch.zeros(2, 3, 4, requires_grad=True)
+    solver = Solver(learners, [positions], frozen=[positions])
+    for _ in range(3):
+        solver.step((positions - 1).square().sum())
+    assert (positions[0] > 0).all()
+    assert (positions[1] == 0).all()
+
+
+def test_learners_of_one_stack_share_a_learning_rate():
+    with pytest.raises(ValueError, match="share a learning rate, got"):
+        Solver([Learner(lr=0.1), Learner(lr=0.2)], [torch.zeros(2, 1, requires_grad=True)])
 
 
 def test_the_loss_of_a_stack_is_the_librarys():

@@ -17,7 +17,16 @@ from torch import Tensor, nn
 import chiaroscuro as cs
 from chiaroscuro.labs.semantic2025._stack import Stack
 
-__all__ = ["Learner", "N", "contrasted", "downstream", "floor", "training_pairs", "within"]
+__all__ = [
+    "Learner",
+    "N",
+    "Solver",
+    "contrasted",
+    "downstream",
+    "floor",
+    "training_pairs",
+    "within",
+]
 
 N, K = 16, 8
 CLASSES = np.arange(N) % K
@@ -47,9 +56,48 @@ class Learner:
     weight_decay: float = 1e-2
     positions: bool = True
 
-    def solver(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
-        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[self.optimiser]
-        return kind(parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True)
+
+class Solver:
+    """Adam on parameters (K, ...) stacked by learner, each learner with its own decay.
+
+    Args:
+        learners: one a row, all of one learning rate.
+        parameters: whose first dimension is the learner.
+        frozen: parameters that learners without positions do not train.
+    """
+
+    def __init__(
+        self, learners: Sequence[Learner], parameters: list[Tensor], frozen: Sequence[Tensor] = ()
+    ):
+        rates = {learner.lr for learner in learners}
+        if len(rates) != 1:
+            raise ValueError(f"learners of one stack share a learning rate, got {sorted(rates)}")
+        self.parameters, self.frozen = parameters, frozen
+        self.adam = torch.optim.Adam(parameters, lr=rates.pop(), fused=True)
+        self.positions = torch.tensor([float(learner.positions) for learner in learners])
+        decay = torch.tensor([learner.weight_decay for learner in learners])
+        coupled = torch.tensor([learner.optimiser == "adam" for learner in learners])
+        self.coupled = decay * coupled
+        self.kept = 1 - learners[0].lr * decay * ~coupled
+
+    @torch.no_grad()
+    def step(self, loss: Tensor) -> None:
+        """One step down the gradient of the loss, a sum over learners."""
+        self.adam.zero_grad()
+        with torch.enable_grad():
+            loss.backward()
+        for p in self.frozen:
+            p.grad *= _over(self.positions, p)  # type: ignore[operator]
+        for p in self.parameters:
+            if self.coupled.any():
+                p.grad.addcmul_(p, _over(self.coupled, p))  # type: ignore[union-attr]
+            p.mul_(_over(self.kept, p))
+        self.adam.step()
+
+
+def _over(values: Tensor, p: Tensor) -> Tensor:
+    """One value a learner, in the shape that spreads over the parameters."""
+    return values.view(-1, *(1,) * (p.dim() - 1))
 
 
 def training_pairs(seed: int) -> np.ndarray:
@@ -106,32 +154,30 @@ def _transformer(learner: Learner, n_tokens: int, length: int, width: int, out: 
 def contrasted(
     tasks: Sequence[cs.data.SymbolTask],
     seeds: Sequence[int],
-    learner: Learner,
+    learner: Learner | Sequence[Learner],
     steps: int,
     batch: int = 32,
     looks: int = 40,
-    starts: Sequence[float] | None = None,
 ) -> list[dict[str, Any]]:
     """Train a table of symbols and an encoder of contexts by eq. (2) on each task.
 
     Each step draws a batch from each task's law. Of each learner: distances of equivalent and of
     other symbols, their ratio, the share of symbols with an equivalent neighbour and the loss, at
-    some steps; and the rows at the end. `starts` are deviations of the symbols at the start, one a
-    learner, if they differ.
+    some steps; and the rows at the end. Learners may differ in all but shape and learning rate.
     """
-    starts = [learner.start] * len(seeds) if starts is None else starts
+    learners = [learner] * len(seeds) if isinstance(learner, Learner) else learner
     made = [
-        seeded(s, lambda: _transformer(learner, N + 1, 3, learner.width, learner.d)) for s in seeds
+        seeded(s, lambda one=one: _transformer(one, N + 1, 3, one.width, one.d))
+        for s, one in zip(seeds, learners, strict=True)
     ]
     stack = Stack([net for net, _ in made], [head for _, head in made])
     table = torch.stack(
         [
-            start * torch.randn(N, learner.d, generator=torch.Generator().manual_seed(s))
-            for s, start in zip(seeds, starts, strict=True)
+            one.start * torch.randn(N, one.d, generator=torch.Generator().manual_seed(s))
+            for s, one in zip(seeds, learners, strict=True)
         ]
     ).requires_grad_()
-    trained = [p for name, p in stack.p.items() if learner.positions or "positions" not in name]
-    solver = learner.solver([*trained, table])
+    solver = Solver(learners, [*stack.parameters(), table], frozen=[stack["positions.weight"]])
     most = max(task.n_contexts for task in tasks)
     laws, contexts = torch.zeros(len(tasks), most * N), torch.zeros(len(tasks), most, 3).long()
     for i, task in enumerate(tasks):
@@ -159,9 +205,7 @@ def contrasted(
             recent.zero_()
             count = 0
         if step < steps:
-            solver.zero_grad()
-            losses.sum().backward()
-            solver.step()
+            solver.step(losses.sum())
     for record, rows in zip(records, table.tolist(), strict=True):
         record["h"] = [[round(x, 6) for x in row] for row in rows]
     return records
@@ -195,7 +239,7 @@ def downstream(
     stack = Stack([net for net, _ in made], [head for _, head in made])
     with torch.no_grad():
         stack["tokens.weight"].copy_(torch.tensor(tables))
-    solver = learner.solver(list(stack.parameters()))
+    solver = Solver([learner] * len(seeds), list(stack.parameters()))
     a, b = torch.from_numpy(np.stack(np.divmod(np.arange(N * N), N)))
     pairs, labels = torch.stack([a, b], dim=1), (a + b) % K
     known = [torch.from_numpy(training_pairs(s).ravel()) for s in seeds]
@@ -214,9 +258,7 @@ def downstream(
                 1, torch.randint(rows.shape[1], (len(rows), batch), generator=generator)
             )
             loss = F.cross_entropy(stack(pairs[at]).flatten(0, 1), labels[at].flatten())
-            solver.zero_grad()
-            (loss * len(rows)).backward()
-            solver.step()
+            solver.step(loss * len(rows))
     return [
         {"step": marks, "accuracy": [round(x, 6) for x in curve], "area": float(np.mean(curve))}
         for curve in zip(*curves, strict=True)

@@ -19,7 +19,7 @@ Deviations: those of E2; "slightly low" of Fig. 7 is the 0.02 of Fig. 6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -132,11 +132,12 @@ def trained(settings: Settings) -> dict[str, list[dict[str, Any]]]:
         within(cs.data.contrastive_mod_add(misalignment=settings.misalignment, seed=seed), seed)
         for seed in seeds
     ]
-    learner = Learner(lr=settings.lr, weight_decay=settings.effective)
+    usual = Learner(lr=settings.lr, weight_decay=settings.effective)
+    small = replace(usual, start=settings.low)
     n = len(seeds)
     found = contrasted(
-        [*tasks, *tasks, *strange], [*seeds] * 3, learner, settings.steps, settings.batch,
-        settings.looks, starts=[1.0] * n + [settings.low] * n + [1.0] * n,
+        [*tasks, *tasks, *strange], [*seeds] * 3, [usual] * n + [small] * n + [usual] * n,
+        settings.steps, settings.batch, settings.looks,
     )  # fmt: skip
     return {UNCHANGED: found[:n], "both": found[n : 2 * n], "misaligned": found[2 * n :]}
 
@@ -145,10 +146,11 @@ def undecayed(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     """Without decay: from the usual start and from a small one."""
     n, plain = len(settings.seeds), cs.data.contrastive_mod_add()
     tasks = [within(plain, seed) for seed in settings.seeds]
-    learner = Learner(lr=settings.lr, weight_decay=0.0)
+    usual = Learner(lr=settings.lr, weight_decay=0.0)
+    small = replace(usual, start=settings.low)
     found = contrasted(
-        [*tasks] * 2, [*settings.seeds] * 2, learner, settings.steps, settings.batch,
-        settings.looks, starts=[1.0] * n + [settings.low] * n,
+        [*tasks] * 2, [*settings.seeds] * 2, [usual] * n + [small] * n, settings.steps,
+        settings.batch, settings.looks,
     )  # fmt: skip
     return {"no decay": found[:n], "low start": found[n:]}
 

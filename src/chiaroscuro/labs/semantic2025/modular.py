@@ -162,15 +162,19 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         "seeds": list(seeds),
         "chance": math.log(settings.batch),
         "floor": [floor(one, settings.batch) for one in tasks],
-        "learners": {},
     }
-    for name, learner in arms(settings).items():
-        found["learners"][name] = keep(
-            name,
-            lambda learner=learner: contrasted(
-                tasks, seeds, learner, settings.steps, settings.batch, settings.looks
+    learners = arms(settings)
+    each = [
+        keep(
+            f"seed {seed}",
+            lambda task=task, seed=seed: contrasted(
+                [task] * len(learners), [seed] * len(learners), list(learners.values()),
+                settings.steps, settings.batch, settings.looks,
             ),
         )
+        for seed, task in zip(seeds, tasks, strict=True)
+    ]  # fmt: skip
+    found["learners"] = {name: [one[i] for one in each] for i, name in enumerate(learners)}
     found["downstream"] = keep("downstream", lambda: after(settings, found["learners"]))
     return found
 
