@@ -185,6 +185,27 @@ def test_a_temperature_that_let_nothing_be_learnt_comes_before_the_pairs():
     assert found == [("high_temperature", "critical"), ("mispaired_views", "note")]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "length", "silent"),
+    [
+        (cs.Gaussian(tau=0.005), "free", True),
+        (cs.Gaussian(tau=0.005), "one", False),
+        (cs.Cosine(tau=0.005), "free", False),
+        (cs.Dot(tau=0.005), "one", False),
+    ],
+)
+def test_a_temperature_is_low_only_where_the_network_does_not_choose_the_length(
+    kernel, length, silent
+):
+    draw = np.random.default_rng(0)
+    z1 = draw.normal(size=(200, 8))
+    views = {"z1": z1, "z2": z1 + 0.1 * draw.normal(size=(200, 8))}
+    if length == "one":
+        views = {name: z / np.linalg.norm(z, axis=1)[:, None] for name, z in views.items()}
+    found = {one.name for one in diagnose(views, About(cs.InfoNCE(kernel))).findings}
+    assert ("low_temperature" not in found) == silent
+
+
 def test_style_that_views_draw_anew_is_meant_to_go():
     lost = {"lost_factor": "hue", "lost_r2": 0.02, "lost_before": 0.8, "lost_space": "h"}
     lost |= {"lost_from": "the untrained network", "lost_count": 1}

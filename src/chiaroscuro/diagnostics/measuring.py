@@ -244,11 +244,22 @@ def _pairs(
         out.numbers[name] = getattr(found, name)
     out.numbers["effective_negatives"] = found.effective_negatives
     out.numbers["n_negatives"] = found.n_negatives
-    out.numbers["negative_deviation"] = _deviation(loss, _tensor(x1[:FEW]), _tensor(x2[:FEW]))
+    first, second = _tensor(x1[:FEW]), _tensor(x2[:FEW])
+    out.numbers["negative_deviation"] = _deviation(loss, first, second)
+    out.numbers["free_length"] = _free_length(loss, first, second)
     whole = lambda a, b: anatomy(a, b, loss, rows=None).loss
     out.controls["loss"] = shuffled(whole, x1[:FEW], x2[:FEW], repeats=3, seed=seed)
     if about.batch is not None and 2 <= about.batch <= len(x1):
         out.numbers["won_in_batch"] = anatomy(x1, x2, loss, rows=about.batch, seed=seed).won
+
+
+def _free_length(loss: Loss, z1: Tensor, z2: Tensor) -> bool:
+    """Whether rows differ in length and the kernel feels it, so that a network can choose it."""
+    norms = z1.norm(dim=1)
+    if norms.max() < 1.001 * norms.min():
+        return False
+    once, twice = _deviation(loss, z1, z2), _deviation(loss, 2 * z1, 2 * z2)
+    return not math.isclose(once, twice, rel_tol=1e-3)
 
 
 def _deviation(loss: Loss, z1: Tensor, z2: Tensor) -> float:

@@ -48,11 +48,14 @@ def high_temperature(known: Known) -> Finding | None:
 
 
 def low_temperature(known: Known) -> Finding | None:
-    """One negative has all the weight: the loss sees nearest neighbours only, often false ones."""
+    """One negative has all the weight: the loss sees nearest neighbours only, often false ones.
+
+    Silent where the network itself chooses how long rows are: there tau is a unit of length.
+    """
     if not known.has("negative_deviation", "effective_negatives", "n_negatives"):
         return None
     spread = known["negative_deviation"]
-    if spread <= SHARP:
+    if spread <= SHARP or known.get("free_length"):
         return None
     return Finding(
         name="low_temperature",
