@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from chiaroscuro.artifacts import Embeddings
-from chiaroscuro.artifacts import embeddings as module
+from chiaroscuro.artifacts import numpy_files
 from chiaroscuro.errors import ChiaroError, InputError
 
 n = 6
@@ -91,7 +91,7 @@ def test_a_bare_array_is_h_and_is_mapped(tmp_path, order):
 
 def test_large_members_are_mapped_and_small_ones_checked(tmp_path, monkeypatch):
     path = Embeddings(**FULL).save(tmp_path / "e.npz")
-    monkeypatch.setattr(module, "MAPPED_BYTES", 1)
+    monkeypatch.setattr(numpy_files, "MAPPED_BYTES", 1)
     for source in (path, npz(tmp_path / "np.npz", h=np.asfortranarray(FULL["h"]))):
         mapped = Embeddings.load(source)
         assert not mapped.h.flags.writeable
@@ -108,7 +108,7 @@ def test_equal_content_gives_equal_bytes(tmp_path):
 
 
 def test_a_file_can_be_replaced_while_it_is_mapped(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MAPPED_BYTES", 1)
+    monkeypatch.setattr(numpy_files, "MAPPED_BYTES", 1)
     path = Embeddings(h=np.ones((3, 2))).save(tmp_path / "e.npz")
     old = Embeddings.load(path)
     Embeddings(h=np.zeros((3, 2))).save(path)
