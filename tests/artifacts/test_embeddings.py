@@ -8,8 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from chiaroscuro.artifacts import Embeddings
-from chiaroscuro.artifacts import numpy_files
+from chiaroscuro.artifacts import Embeddings, numpy_files
 from chiaroscuro.errors import ChiaroError, InputError
 
 n = 6
