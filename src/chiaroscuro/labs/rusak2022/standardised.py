@@ -13,6 +13,12 @@ Erratum: the caption of Table 2 says that removing the normalisation improves th
 numbers (91.4 and 91.4 after, 93.0 and 92.5 before the projector) it does not, and unequal
 temperatures with it do (92.5, 93.2). Both are checked on the printed numbers, ours stand beside.
 
+What came out. The spectra are as in Fig. 2: without the norm z uses ten dimensions more (of 64), and
+unequal temperatures change that by less than 5 %. Table 2 does not show: with unequal temperatures
+the readout after the projector is 1.8 points lower (on every seed), before it 0.4 (two of three
+seeds). The paper's own differences are 0.2 to 1.1 points, after a training that is far longer; ours
+vary by 1 to 3 points between seeds.
+
 Deviations. The paper gives neither similarity nor temperature without the norm. Ours: the scalar
 product of standardised z. Such z of d dimensions have scalar products of up to d where cosines have
 1, so the temperatures are d / 10 times (1, 0.7): the level of cosine over 0.1, the regular row's.
@@ -187,7 +193,8 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     many = {"n_seeds": len(result["rows"]["regular"]), "epochs": result["epochs"]}
     change = np.abs(of("unequal", "rank_z") / of("no norm", "rank_z") - 1)
     gain = lambda name: of("unequal", name) - of("regular", name)
-    alone = lambda name: float((of("no norm", name) - of("regular", name)).mean())
+    # in points, as the table has them
+    alone = lambda name: float(100 * (of("no norm", name) - of("regular", name)).mean())
     printed = lambda row, at: PRINTED[row][at] - PRINTED["regular"][at]
     return [
         SPECTRUM.judge(
@@ -218,8 +225,7 @@ def figure(result: dict[str, Any]) -> Any:
         for line, space in (("-", "z"), ("--", "h")):
             s = np.mean([np.array(one[space]) / one[space][0] for one in ones], axis=0)
             text = row if line == "-" else None
-            spectra.semilogy(np.maximum(s**2, 1e-12), line, color=style.COLOURS[i], label=text)
-    spectra.set_ylim(bottom=1e-8)
+            spectra.semilogy(np.maximum(s**2, 1e-8), line, color=style.COLOURS[i], label=text)
     spectra.legend(loc="best")
     style.label(spectra, "number", "variance / largest", "after (before: dashed) the projector")
     for i, side in enumerate(("after", "before")):
