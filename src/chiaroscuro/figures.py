@@ -73,12 +73,18 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "svg")]
     with matplotlib.rc_context(LOOK):
         figure.savefig(paths[0], metadata={"Software": None})
-        with Image.open(paths[0]) as picture:  # a palette makes it a third of the size
-            few = few_colours(picture)
-        few.save(paths[0], optimize=True)
+        if not shows_photographs(figure):
+            with Image.open(paths[0]) as picture:  # a palette makes it a third of the size
+                few = few_colours(picture)
+            few.save(paths[0], optimize=True)
         figure.set_layout_engine("none")  # the places just found serve both
         figure.savefig(paths[1], metadata={"Date": None, "Creator": None})
     return paths
+
+
+def shows_photographs(figure: Figure) -> bool:
+    """Whether a picture in the figure brings colours of its own, three numbers a pixel."""
+    return any(image.get_array().ndim == 3 for axis in figure.axes for image in axis.images)
 
 
 def few_colours(picture: Any) -> Any:

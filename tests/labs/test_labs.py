@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import chiaroscuro
 from chiaroscuro import labs
@@ -197,3 +198,14 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_pat
 
 def test_the_door_has_labs():
     assert chiaroscuro.labs.reproduce is labs.reproduce
+
+
+@pytest.mark.parametrize("colours", [True, False])
+def test_only_photographs_keep_all_their_colours(tmp_path, colours):
+    canvas, axes = labs.style.canvas(1, 1)
+    pixels = [[[0.9, 0.1, 0.2], [0.2, 0.35, 0.3]]] if colours else [[0.1, 0.7]]
+    axes[0, 0].imshow(pixels, interpolation="nearest")
+    png = labs.style.save(canvas, tmp_path / "shown")[0]
+    with Image.open(png) as picture:
+        assert (picture.mode == "P") == (not colours)
+        assert ((51, 89, 76) in set(picture.convert("RGB").getdata())) == colours

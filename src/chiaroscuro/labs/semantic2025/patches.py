@@ -9,6 +9,10 @@ Judged: accuracy of 20 nearest neighbours (cosine) of held-out patches among tra
 the trained encoder's representation against raw pixels and against the same encoder before
 training; every seed has to obey. The projection, which the scalar product sees, stands beside.
 
+What came out. Both hold, by 2.6 to 4.8 points over pixels and 3.8 to 8.5 over the untrained encoder:
+27 to 28 % of ten classes. By eye, what the neighbours of a patch share is its colours, which the
+rest of a picture tells best.
+
 Deviations: all of the sizes are ours. 10,000 pictures of CIFAR-10 if `cifar10_12k.npz` is in the
 folder that `CHIARO_DATA` names, else wandering digits; one encoder for symbols and contexts
 ("parameters may be shared").
