@@ -9,6 +9,12 @@ Judged over seeds: regions that pictures visit against width and depth; the loca
 accuracy of the encoder, under MLPs on average and not under the best of them, for the best of five
 beats one by chance. The numbers are those of `chiaro diagnose RUN`.
 
+What came out. Regions grow as Sec. 5 says, until every picture has its own. G8.local_fit fails: what
+an MLP leaves unexplained of delta-h locally falls with width (0.54 to 0.40) but does not pass below
+the linear projector's 0.39, and rises with depth (0.45). G8.encoder fails: under MLPs the encoder
+is read as under a linear projector, within 0.3 points on every seed, at 15 % of a hundred classes
+after five epochs; the best of five MLPs is 0.2 to 0.8 points above it.
+
 Deviations: network, data and schedule as in the lab `strength` at its laptop scale, at the large
 policy. Hidden layers have no normalisation, so that depth is all that differs; d_proj is 32, a
 quarter of d_enc as in the paper, so that every local map has a kernel.
