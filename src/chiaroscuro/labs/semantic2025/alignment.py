@@ -310,19 +310,23 @@ def figure(result: dict[str, Any]) -> Any:
     shown = zip(axes[0, :2], (name, second), ("chosen on twelve", "also"), strict=True)
     for axis, one, note in shown:
         x = column(result, one)
-        together: dict[tuple[int, int], list[int]] = {}  # numbers of points that coincide
-        cell = (max(np.ptp(x), 1e-9) / 30, max(np.ptp(gains.mean(axis=1)), 1e-9) / 30)
+        together: list[list[int]] = []  # numbers of points too near for a label each
+        near = np.array([max(np.ptp(x), 1e-9) / 7, max(np.ptp(gains), 1e-9) / 18])
+        spots = np.stack([x, gains.mean(axis=1)], axis=1)
         for i, colour in enumerate(colours):
             mean = gains[i].mean()
             axis.errorbar(
                 x[i], mean, yerr=[[mean - gains[i].min()], [gains[i].max() - mean]], fmt="o",
                 color=colour, linewidth=0.8,
             )  # fmt: skip
-            at = (round(x[i] / cell[0]), round(mean / cell[1]))
-            together.setdefault(at, []).append(i)
-        for some in together.values():
-            text = ", ".join(str(i + 1) for i in some)
-            place = (x[some[0]], gains[some[0]].mean())
+        for i in np.argsort(spots[:, 1]):
+            close = [g for g in together if (np.abs(spots[i] - spots[g[0]]) < near).all()]
+            if close:
+                close[0].append(i)
+            else:
+                together.append([i])
+        for some in together:
+            text, place = ", ".join(str(i + 1) for i in sorted(some)), spots[some].max(axis=0)
             axis.annotate(text, place, xytext=(4, 3), textcoords="offset points", fontsize=7)
         axis.axhline(0, color=style.GREY, linewidth=0.8)
         axis.margins(x=0.15)
