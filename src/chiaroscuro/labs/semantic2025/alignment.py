@@ -311,7 +311,7 @@ def figure(result: dict[str, Any]) -> Any:
     for axis, one, note in shown:
         x = column(result, one)
         together: list[list[int]] = []  # numbers of points too near for a label each
-        near = np.array([max(np.ptp(x), 1e-9) / 7, max(np.ptp(gains), 1e-9) / 18])
+        near = np.array([max(np.ptp(x), 1e-9) / 6, max(np.ptp(gains), 1e-9) / 18])
         spots = np.stack([x, gains.mean(axis=1)], axis=1)
         for i, colour in enumerate(colours):
             mean = gains[i].mean()
