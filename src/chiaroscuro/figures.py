@@ -9,6 +9,8 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -84,7 +86,8 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 def shows_photographs(figure: Figure) -> bool:
     """Whether a picture in the figure brings colours of its own, three numbers a pixel."""
-    return any(image.get_array().ndim == 3 for axis in figure.axes for image in axis.images)
+    pictures = [image.get_array() for axis in figure.axes for image in axis.images]
+    return any(isinstance(pixels, np.ndarray) and pixels.ndim == 3 for pixels in pictures)
 
 
 def few_colours(picture: Any) -> Any:

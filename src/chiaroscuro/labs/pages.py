@@ -21,7 +21,8 @@ from chiaroscuro.labs.show import brief, tally
 
 __all__ = ["claims_page", "gallery_page", "main", "results", "title"]
 
-SCALE = "laptop"
+SCALE, WHOLE = "laptop", "paper"
+"""The scale that is judged here, and that of the papers, shown beside it where it was run."""
 HERE = Path(__file__).parent
 _MARK = {
     "holds": "holds",
@@ -43,7 +44,7 @@ def results(folder: Path, scale: str = SCALE) -> dict[Lab, dict[str, Any] | None
 
 def claims_page(folder: Path) -> str:
     """All claims with verdict, the paper's value, ours, seeds, seconds and command."""
-    kept = results(folder)
+    kept, whole = results(folder), results(folder, WHOLE)
     rows = [claim for record in kept.values() if record for claim in record["claims"]]
     counts = tally([row["verdict"] for row in rows])
     lines = [
@@ -66,6 +67,7 @@ def claims_page(folder: Path) -> str:
         for lab, record in kept.items():
             if lab.paper == paper:
                 lines += ["", f"### {', '.join(lab.topics)}: {lab.title}", "", *_lab(lab, record)]
+                lines += _whole(lab, whole[lab])
     return "\n".join(lines) + "\n"
 
 
@@ -102,10 +104,25 @@ def _lab(lab: Lab, record: dict[str, Any] | None) -> list[str]:
             claim.rule,
         )
         table.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
-    seeds = record["seeds"]
-    what = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
-    said = [*came_out(lab), f"{what}, {record['seconds']:.0f} s. {command}"]
+    said = [*came_out(lab), f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
     return [*table, *(line for paragraph in said for line in ("", paragraph))]
+
+
+def _whole(lab: Lab, record: dict[str, Any] | None) -> list[str]:
+    """The verdicts at the paper's own scale, where it was run."""
+    if record is None:
+        return []
+    table = ["| at the paper's own scale | verdict | ours |", "|---|---|---|"]
+    for claim in (Claim(**row) for row in record["claims"]):
+        cells = (claim.id, _MARK[claim.verdict], brief(claim))
+        table.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    command = f"`chiaro reproduce {lab.name} --scale {WHOLE}`"
+    return ["", *table, "", f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
+
+
+def _seeds(record: dict[str, Any]) -> str:
+    seeds = record["seeds"]
+    return f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
 
 
 def came_out(lab: Lab) -> list[str]:
@@ -134,18 +151,24 @@ def gallery_page(folder: Path) -> str:
     ]
     lines += ["and numbers behind them, is on the page of [claims](claims.md)."]
     papers: list[str] = []
+    whole = results(folder, WHOLE)
     for lab, record in results(folder).items():
         if record is None:
             continue
         if lab.paper not in papers:
             papers.append(lab.paper)
             lines += ["", f"## {lab.paper}", "", f"{title(lab.paper)}."]
-        shown = [name for name in record["figures"] if name.endswith((".png", ".gif"))]
         verdicts = tally([row["verdict"] for row in record["claims"]])
         lines += ["", f"### {lab.name}: {lab.title}", ""]
-        lines += [f"{', '.join(lab.topics)}: {verdicts}.", ""]
-        lines += [f"![{lab.title}](results/{SCALE}/{lab.paper}/{name})" for name in shown]
+        lines += [f"{', '.join(lab.topics)}: {verdicts}.", "", *_shown(lab, record, SCALE)]
+        if large := whole[lab]:
+            lines += ["", "At the paper's own scale:", "", *_shown(lab, large, WHOLE)]
     return "\n".join(lines) + "\n"
+
+
+def _shown(lab: Lab, record: dict[str, Any], scale: str) -> list[str]:
+    names = [name for name in record["figures"] if name.endswith((".png", ".gif"))]
+    return [f"![{lab.title}](results/{scale}/{lab.paper}/{name})" for name in names]
 
 
 def main(docs: str = "docs") -> None:
