@@ -15,11 +15,12 @@ and of SimCLR, which have the positive in the denominator. That loss violates it
 positive and far negatives the bound falls below 0, where that loss never goes. With the positive
 among the candidates the same proof bounds it by the hardest *candidate* and log(2N - 1).
 
-What came out. The bound holds and the erratum is one. That it follows the loss fails here: the loss
-falls by 0.5 to 1 and the bound hardly at all. The loss falls because the many negatives spread out,
-the bound hangs on the hardest one, which in a mixture is a neighbour of the sample's own cluster
-and stays. Tried afterwards, outside the rule: without clusters the correlation is 0.66 to 0.69, and
-0.80 to 0.82 with weaker noise (0.2); with stronger noise (1.0) it is 0.1 to 0.2.
+What came out. The bound holds and the erratum is one. That it follows the loss (G3.tracks) fails
+here: the loss falls by 0.5 to 1 and the bound hardly at all. Presumably the loss falls as the many
+negatives spread out, while the bound hangs on the hardest one, which in a mixture is a neighbour of
+the sample's own cluster and stays. Tried afterwards, outside the rule: without clusters the
+correlation is 0.66 to 0.69, and 0.80 to 0.82 with weaker noise (0.2); with stronger noise (1.0) it
+is 0.1 to 0.2.
 
 Deviations: Fig. 3 is of a ResNet on CIFAR-100; here a small perceptron learns points of a mixture
 disturbed by noise. The lab `strength` draws Fig. 3 on pictures.

@@ -12,14 +12,15 @@ and at W -> 0, where all a = 1 / (M+1), with Sx and S~ the covariances of x and 
 Errata. Lemma 5 prints Sx without its 2: it forgets that negatives carry gradient (with negatives
 held fixed the printed form is right; measured too). Its proof lets a_ij -> 1/M for M -> infinity;
 that needs W -> 0, and more negatives do not help. Lemma 3 says a product is singular iff both
-factors are: one is enough. After eq. (15) the sign of the definite matrix is reversed. Prop. 2:
-the gap between content and style in the gradient is 1 / (1 - r/2), r the variance of style in a
-pair over that of the marginal, and drowns in sampling noise unless r is near 1; the spectrum of
-S~ in units of Sx finds d_c for every r and every linear mixing. Prop. 3 scales the conditional
-variance by tau and forgets that tau scales the marginal's too: sigma_c / sigma_s does not equalise
-the gradient (and is 0, no temperature, for true content). The gradient of row k is that of
-(2 sigma_z^2 - sigma_k^2) / tau_k, so that at the start tau_c / tau_s = (2 sigma_z^2 - sigma_c^2) /
-(2 sigma_z^2 - sigma_s^2) > 1 equalises, as Sec. 3 has it and Sec. 4 has not.
+factors are: one is enough. After eq. (15) the sign of the definite matrix is reversed. Prop. 2: the
+gap between content and style in the gradient is 1 / (1 - r/2), r the variance of style in a pair
+over that of the marginal, and drowns in sampling noise where r is small: with 10,000 pairs d_c is
+found in 98 % of trials at r = 0.2 and in 14 % at 0.05; the spectrum of S~ in units of Sx finds d_c
+for every r and every linear mixing. Prop. 3 scales the conditional variance by tau and forgets that
+tau scales the marginal's too: sigma_c / sigma_s does not equalise the gradient (and is 0, no
+temperature, for true content). The gradient of row k is that of (2 sigma_z^2 - sigma_k^2) / tau_k,
+so that at the start tau_c / tau_s = (2 sigma_z^2 - sigma_c^2) / (2 sigma_z^2 - sigma_s^2) > 1
+equalises, as Sec. 3 has it and Sec. 4 has not.
 
 Two rules were changed after quick runs at which they failed for noise: C6.larger is judged on the
 pooled draws, and C6.count draws more pairs. The laptop runs came later, under these rules.
@@ -94,7 +95,7 @@ COUNT = Erratum(
     "Prop. 2",
     "the gradient's spectrum tells d_c, whatever the variance of style.",
     "found_small_style >= 0.9",
-    "it does where that variance is near the marginal's; the spectrum of S~ in units of Sx always.",
+    "it does where that variance is large enough; the spectrum of S~ in units of Sx always.",
     "found_large_style >= 0.9 and found_whitened >= 0.9",
     enough="trials >= 100",
 )

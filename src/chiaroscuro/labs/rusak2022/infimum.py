@@ -15,6 +15,9 @@ representation on the sphere should form a simplex equiangular tight frame (ETF)
 -1/(K-1), with nothing left inside a class. Conjecture 1: the projector shields, so style should be
 readable before it and not after it.
 
+What came out. All as stated above; how much the projector shields differs: on the sphere R^2 of
+style falls by 0.36 to 0.56 behind it, in the box by 0.16 to 0.22, to 0.56 to 0.60.
+
 Deviations: the paper proves and does not measure, but for Conjecture 1 (Fig. 1). The toy, its
 encoder and all sizes are ours. The projector is the last two of the seven layers of C4's encoder.
 """

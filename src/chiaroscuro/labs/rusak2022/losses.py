@@ -22,7 +22,8 @@ but independent in a pair (A = 0.1, kappa = 0.9), against Assum. 4. The spread 0
 it is that of the scalar product of two independent points of S^9. And the box's comparison is one
 of scales: no scale of g^-1 is tried but 1. We try all, for g^-1 and for the content alone.
 
-Deviations: d_c, the conditionals' widths and the training are ours, as in C4; box and sphere, the
+Deviations: one sample of latents serves all seeds, which are three mixings and starts; d_c, the
+conditionals' widths and the training are ours, as in C4; box and sphere, the
 latter with the norm.
 """
 

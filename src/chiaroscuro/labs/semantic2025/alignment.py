@@ -15,9 +15,11 @@ a 95 % bootstrap interval (over sets) above 0; on the six held out it is above 0
 
 What came out. The estimators find what they should; over all sets the chosen statistic (symbols of
 other meaning kept apart) ranks the gains with 0.53, on the six held out with 0.39: E6.held_out
-fails. The gain itself is the weak side: over the sets, gains of two seeds correlate by 0.12 on
-average, so that a mean of three says little of a set, and no statistic could rank it well. That
-`auc` has 0.93 on the six is luck as well: it was not chosen, and has 0.44 over all.
+fails. (The interval of E6.predicts is over all eighteen, twelve of which chose the statistic; ten
+of them tie at 1.) The gain itself is the weak side: over the sets, gains of two seeds correlate by
+0.12 (Spearman, on average), so that a mean of three says little of a set, which limits what any
+statistic can show. That `auc` has 0.93 on the six may be luck: it was not chosen, and has 0.44 over
+all.
 
 Deviations: learners as in E2, with the decay that acts. Statistics are of `samples` draws, fewer
 than a learner sees.

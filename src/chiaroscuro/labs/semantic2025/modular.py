@@ -18,12 +18,12 @@ have 0.49. What meaning adds is the rest, 0.13 over rows of the wrong symbols, o
 
 Errata. "Adam with weight decay 1e-2" through torch.optim.Adam, which adds the decay to the
 gradient, drives all weights to zero: both distances shrink, as in Fig. 2a, but alike; no neighbour
-is right and the loss stays at chance. Decoupled decay of 1e-2 takes exp(-lr wd steps) = 0.94 of the
-weights over the whole training, and does next to nothing; with lr wd steps = 3.2 (wd = 0.5) it does
-what Fig. 2a shows. Nothing in the loss merges rows here: CModAdd has no minimiser (E1). The loss
-does not come close to zero: of 32 contexts about one in eight fits the symbol as well as its own.
-The encoder as listed (embedding, transformer, linear layer) has no positions; results share the
-vocabulary of the addends, so that without positions c - b cannot be told from b - c.
+is right and the loss stays at chance. Decoupled decay of 1e-2 leaves exp(-lr wd steps) = 0.94 of
+the weights over the whole training, and does next to nothing; with lr wd steps = 3.2 (wd = 0.5) it
+does what Fig. 2a shows. Nothing in the loss merges rows here: CModAdd has no minimiser (E1). The
+loss does not come close to zero: of 32 contexts about one in eight fits the symbol as well as its
+own. The encoder as listed (embedding, transformer, linear layer) has no positions; results share
+the vocabulary of the addends, so that without positions c - b cannot be told from b - c.
 
 Deviations: laptop takes the paper's 64,000 steps (10^4 epochs of 205 sums in batches of 32) in
 6,400 at ten times the learning rate. Batches are drawn with replacement, the masked addend anew
