@@ -141,8 +141,8 @@ def _ranks(axes: Any, result: dict[str, Any]) -> None:
     _against(ranks, result, share("predicted_rank"), "W, predicted", 1, "--")
     _against(ranks, result, lambda r: last(r)["effective"]["h"] / r["d_enc"], "h, effective", 2)
     _against(ranks, result, lambda r: last(r)["ranks"]["h"] / r["d_enc"], "h, above 1e-3", 2, "--")
-    ranks.set_ylim(0, 1.05)
-    ranks.legend(handlelength=3, fontsize=6.5, ncols=2, loc="best")
+    ranks.set_ylim(0, 1.5)
+    ranks.legend(handlelength=3, fontsize=6.5, ncols=2, loc="upper center")
     style.label(ranks, "strength", "rank / dimension", "ranks")
     for colour, (name, text) in enumerate(
         (
@@ -153,7 +153,8 @@ def _ranks(axes: Any, result: dict[str, Any]) -> None:
         )
     ):
         _against(fit, result, _last(name), text, colour)
-    fit.legend(handlelength=3, fontsize=6.5, loc="best")
+    fit.set_ylim(top=1.4 * fit.get_ylim()[1])
+    fit.legend(handlelength=3, fontsize=6.5, loc="upper left")
     style.label(fit, "strength", "share", "what W reads")
     for colour, layer in enumerate(("encoder", "projector")):
         for line, name in (("-", "knn_20"), ("--", "linear")):
