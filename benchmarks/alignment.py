@@ -64,15 +64,20 @@ def main() -> None:
     policies = {**DESIGN, **JUDGED}
     data = cs.data.open_data("digits(renderings=(1, 2))")
     base = keep("estimate plain", lambda: estimated(data, PLAIN))
+    estimates = {
+        name: keep(f"estimate {name}", lambda policy=policy: estimated(data, policy))
+        for name, policy in policies.items()
+    }
+    measured = {
+        (name, s): keep(
+            f"gain {name} {s}", lambda policy=policy, s=s: gained(data, policy, s, call.epochs)
+        )
+        for s in range(call.seeds)  # seed by seed: a stopped run has whole seeds
+        for name, policy in policies.items()
+    }
     rows: list[dict[str, Any]] = []
-    for name, policy in policies.items():
-        found = keep(f"estimate {name}", lambda policy=policy: estimated(data, policy))
-        gains = [
-            keep(
-                f"gain {name} {s}", lambda policy=policy, s=s: gained(data, policy, s, call.epochs)
-            )
-            for s in range(call.seeds)
-        ]
+    for name, found in estimates.items():
+        gains = [measured[name, s] for s in range(call.seeds)]
         for label in LABELS:
             each = [g[label]["trained"] - g[label]["untrained"] for g in gains]
             rows.append(
