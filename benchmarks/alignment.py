@@ -11,6 +11,11 @@ the policy less `auc` without any augmentation.
 The gain is measured afterwards: SimCLR is trained with the policy, and the accuracy of 20 nearest
 neighbours of held-out pictures on the label is compared with that of the untrained encoder.
 
+What came out. It does not predict: Spearman -0.03 on the judged policies (95 % interval -0.41 to
+0.49), 0.49 on those of the design; only for colour does it rank them (0.94). Policies change the
+accuracy by up to 24 points, but `auc` by no more than 0.015: laws over 60 centres of views at 8 x 8
+pixels hardly know the label, so there is little for a policy to spoil or mend in them.
+
 The statistic was fixed on the policies named `design`; the others are judged. Every training is a
 piece of its own: a stopped run goes on.
 

@@ -137,6 +137,51 @@ def emoji(content: dict) -> str:
     return "\n".join([*lines, "", last])
 
 
+def temperature(content: dict) -> str:
+    """Style and content with one temperature and with one a dimension."""
+    names = {
+        "one": "one",
+        "halves": "half of them at 0.7",
+        "adaptive": "measured (`Adaptive`)",
+        "balanced": "trained (`Balanced`)",
+    }
+    columns = [(what, layer) for what in ("style", "content") for layer in "hz"]
+    lines = [
+        "| pictures | temperatures | style, h | style, z | content, h | content, z |",
+        "|---|---|---|---|---|---|",
+    ]
+    seeds = set()
+    for case, cell in content["result"]["table"].items():
+        pictures, kind = case.split(", ")
+        cells = [_percent(cell[f"{what}_{layer}"]["seeds"]) for what, layer in columns]
+        seeds.add(len(cell["style_h"]["seeds"]))
+        lines.append(f"| {pictures} | {names[kind]} | {' | '.join(cells)} |")
+    last = (
+        f"Mean and standard deviation over {' or '.join(map(str, sorted(seeds)))} seeds; style is "
+        "the mean R^2 of the nuisances above chance, content the accuracy of a linear readout, "
+        f"before (h) and after (z) the projector. Command: `{content['command']}`."
+    )
+    return "\n".join([*lines, "", last])
+
+
+def alignment(content: dict) -> str:
+    """How well alignment ranks the gain of policies that took no part in its design."""
+    found = content["result"]
+    judged = [row for row in found["rows"] if row["held_out"]]
+    policies = len({row["policy"] for row in judged})
+    low, high = found["interval"]
+    verdict = "ranks" if low > 0 else "does not rank"
+    by = ", ".join(f"{label} {value:.2f}" for label, value in found["by_label"].items())
+    return (
+        "Alignment of augmentations with a label, estimated from views before anything is trained, "
+        f"{verdict} the gain in accuracy of neighbours: Spearman {found['spearman_judged']:.2f} "
+        f"(95 % interval {low:.2f} to {high:.2f}) over {len(judged)} pairs of {policies} policies, "
+        f"not used to design it, and three labels of wandering digits; label by label {by}; the "
+        f"label that a policy helps most is named for {found['best_label_named'] * policies:.0f} "
+        f"of {policies} (`{content['command']}`)."
+    )
+
+
 def augment(content: dict) -> str:
     """Views a second."""
     found = "; ".join(
@@ -186,6 +231,8 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "parity": parity,
     "race": race,
     "emoji": emoji,
+    "temperature": temperature,
+    "alignment": alignment,
     "augment": augment,
     "train_step": train_step,
     "kill": kill,

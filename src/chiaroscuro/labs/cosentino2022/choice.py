@@ -14,7 +14,17 @@ Judged on the held-out sets: the share of the gain of the best strength over the
 choice recovers, all sets together, by accuracy of 20 neighbours; at least 0.8 is asked. The
 shortfall in accuracy of each set is given beside it. The best strength is the best by the same test
 rows, so that 1 cannot be exceeded. Where the default is the best on every set there is no gain to
-recover, and nothing is judged.
+recover, and nothing is judged. A control: one strength for all sets, taken on the same half.
+
+What came out. By the number asked for it holds: the rule taken, the largest effective rank of the
+encoder on its own views, recovers 94 % on the held-out sets. But it chooses nothing: it takes the
+smallest strength, 0.05, on all eight sets, and one constant strength taken on the same half
+recovers exactly as much, which is why G2.constant, a rule added after the run, fails. On digits and
+Omniglot, where crops and colours destroy what is asked, the smallest is right and the gains are
+large (up to 28 points), so that they make up the sum; on both CIFAR sets it is the worst of the
+four (2.7 points below the best on CIFAR-100). So the strength is not chosen without labels by these
+measures: weak views leave the effective rank high whether they help or not, and none of the 80
+rules takes the small strength on digits and Omniglot and another on CIFAR.
 
 Claim ids: G2 is the relation between strength, rank and accuracy of Fig. 1.
 
@@ -60,7 +70,15 @@ SHORTFALL = Stated(
     "shortfall <= 0.03",
     enough="n_held_out >= 4 and n_seeds >= 2",
 )
-CLAIMS = (CHOICE, SHORTFALL)
+CONSTANT = Stated(
+    "G2.constant",
+    "and it recovers more than one strength for all data sets does, taken on the same half",
+    "ours",
+    "not tried there",
+    "recovered > constant",
+    enough="n_held_out >= 4 and n_seeds >= 2 and possible > 0",
+)
+CLAIMS = (CHOICE, SHORTFALL, CONSTANT)
 
 PROPOSE = (
     "digits(renderings=(2, 2))",
@@ -288,21 +306,34 @@ def possible(result: dict[str, Any], names: list[str]) -> float:
 
 
 def outcome(result: dict[str, Any], names: list[str], rule: tuple[str, str, float]) -> Any:
-    """Share of the gain recovered over some data sets, and the shortfall on each.
+    """Share of the gain a rule recovers over some data sets, and the shortfall on each."""
+    taken = {name: chosen(result, name, rule) for name in names}
+    shortfall = {
+        name: float(gains(result, name).max() - gains(result, name)[at])
+        for name, at in taken.items()
+    }
+    return recovered(result, taken), shortfall
+
+
+def recovered(result: dict[str, Any], taken: dict[str, int]) -> float:
+    """Share of what the best strengths gain over the default that those taken do.
 
     Where there is nothing to gain, all of it is recovered by the default, and by nothing else.
     """
-    gained = 0.0
-    shortfall = {}
-    for name in names:
-        gain = gains(result, name)
-        at = chosen(result, name, rule)
-        gained += float(gain[at])
-        shortfall[name] = float(gain.max() - gain[at])
-    most = possible(result, names)
-    if most > 0:
-        return gained / most, shortfall
-    return (1.0 if gained == 0 else -np.inf), shortfall
+    gained = float(sum(gains(result, name)[at] for name, at in taken.items()))
+    most = possible(result, list(taken))
+    return gained / most if most > 0 else 1.0 if gained == 0 else -np.inf
+
+
+def constant(result: dict[str, Any]) -> tuple[float, float]:
+    """The one strength that is best on the sets for proposing, and what it recovers on the others.
+
+    It looks at nothing: what a rule is worth is what it does beyond this.
+    """
+    share = lambda names, at: recovered(result, {name: at for name in names})
+    options = range(len(result["strengths"]))
+    best = max(options, key=lambda at: share(result["propose"], at))
+    return result["strengths"][best], share(result["held_out"], best)
 
 
 def proposed(result: dict[str, Any]) -> list[tuple[float, tuple[str, str, float]]]:
@@ -328,19 +359,31 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     n = len(result["held_out"])
     if not result["propose"] or not n:
         why = "data sets to propose on and to hold out"
-        return [CHOICE.not_run(why), SHORTFALL.not_run(why)]
+        return [claim.not_run(why) for claim in CLAIMS]
     at_proposing, rule = proposed(result)[0]
-    recovered, shortfall = outcome(result, result["held_out"], rule)
+    share, shortfall = outcome(result, result["held_out"], rule)
+    strength, of_constant = constant(result)
+    most = possible(result, result["held_out"])
     many = {"n_held_out": n, "n_seeds": result["n_seeds"]}
     return [
         CHOICE.judge(
-            recovered=recovered,
-            possible=possible(result, result["held_out"]),
+            recovered=share,
+            possible=most,
             rule_taken=said(rule),
             recovered_at_proposing=at_proposing,
             **many,
         ),
         SHORTFALL.judge(shortfall=list(shortfall.values()), **many),
+        CONSTANT.judge(
+            recovered=share,
+            constant=of_constant,
+            constant_strength=strength,
+            strengths_taken=[
+                result["strengths"][chosen(result, name, rule)] for name in result["held_out"]
+            ],
+            possible=most,
+            **many,
+        ),
     ]
 
 
@@ -361,7 +404,10 @@ def figure(result: dict[str, Any]) -> Any:
         axis.plot([strength], [scores[at]], "s", color=style.COLOURS[1], markersize=8, zorder=0)
         axis.axvline(result["default"], color=style.GREY, linestyle=":", linewidth=1)
         side = "proposing" if name in result["propose"] else "held out"
-        style.label(axis, "strength", "accuracy, 20 neighbours", f"{side}: {name[:24]}")
+        short = name.replace("renderings=(2, 2)", "").replace("(, ", "(").replace("()", "")
+        axis.set_title(f"{side}: {short[:34]}", loc="left", fontsize=8)
+        axis.set_xlabel("strength")
+        axis.set_ylabel("accuracy, 20 neighbours")
     for axis in axes[:lines].flat[len(names) :]:
         axis.axis("off")
     for axis in axes[lines][1:]:
