@@ -330,7 +330,10 @@ def constant(result: dict[str, Any]) -> tuple[float, float]:
 
     It looks at nothing: what a rule is worth is what it does beyond this.
     """
-    share = lambda names, at: recovered(result, {name: at for name in names})
+
+    def share(names: list[str], at: int) -> float:
+        return recovered(result, dict.fromkeys(names, at))
+
     options = range(len(result["strengths"]))
     best = max(options, key=lambda at: share(result["propose"], at))
     return result["strengths"][best], share(result["held_out"], best)
