@@ -5,6 +5,7 @@ python benchmarks/tables.py    rewrites the tables between their markers
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import statistics
@@ -150,15 +151,16 @@ def temperature(content: dict) -> str:
         "| pictures | temperatures | style, h | style, z | content, h | content, z |",
         "|---|---|---|---|---|---|",
     ]
-    seeds = set()
-    for case, cell in content["result"]["table"].items():
-        pictures, kind = case.split(", ")
+    table = content["result"]["table"]
+    seeds = {}
+    for pictures, kind in itertools.product(("digits", "cifar"), names):
+        cell = table[f"{pictures}, {kind}"]
         cells = [_percent(cell[f"{what}_{layer}"]["seeds"]) for what, layer in columns]
-        seeds.add(len(cell["style_h"]["seeds"]))
+        seeds[pictures] = len(cell["style_h"]["seeds"])
         lines.append(f"| {pictures} | {names[kind]} | {' | '.join(cells)} |")
     last = (
-        f"Mean and standard deviation over {' or '.join(map(str, sorted(seeds)))} seeds; style is "
-        "the mean R^2 of the nuisances above chance, content the accuracy of a linear readout, "
+        f"Mean and standard deviation over seeds (digits {seeds['digits']}, CIFAR-10 "
+        f"{seeds['cifar']}); style is the mean R^2 of the nuisances above chance, content the accuracy of a linear readout, "
         f"before (h) and after (z) the projector. Command: `{content['command']}`."
     )
     return "\n".join([*lines, "", last])
