@@ -148,7 +148,7 @@ def temperature(content: dict) -> str:
     }
     columns = [(what, layer) for what in ("style", "content") for layer in "hz"]
     lines = [
-        "| pictures | temperatures | style, h | style, z | content, h | content, z |",
+        "| pictures | temperatures | style (R^2), h | style, z | content, h | content, z |",
         "|---|---|---|---|---|---|",
     ]
     table = content["result"]["table"]
@@ -160,8 +160,8 @@ def temperature(content: dict) -> str:
         lines.append(f"| {pictures} | {names[kind]} | {' | '.join(cells)} |")
     last = (
         f"Mean and standard deviation over seeds (digits {seeds['digits']}, CIFAR-10 "
-        f"{seeds['cifar']}); style is the mean R^2 of the nuisances above chance, content the accuracy of a linear readout, "
-        f"before (h) and after (z) the projector. Command: `{content['command']}`."
+        f"{seeds['cifar']}); style is the mean R^2 of the nuisances above chance, content the "
+        f"accuracy of a linear readout, before (h) and after (z) the projector. Command: `{content['command']}`."
     )
     return "\n".join([*lines, "", last])
 
