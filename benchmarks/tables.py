@@ -161,7 +161,8 @@ def temperature(content: dict) -> str:
     last = (
         f"Mean and standard deviation over seeds (digits {seeds['digits']}, CIFAR-10 "
         f"{seeds['cifar']}); style is the mean R^2 of the nuisances above chance, content the "
-        f"accuracy of a linear readout, before (h) and after (z) the projector. Command: `{content['command']}`."
+        f"accuracy of a linear readout, before (h) and after (z) the projector. "
+        f"Command: `{content['command']}`."
     )
     return "\n".join([*lines, "", last])
 
