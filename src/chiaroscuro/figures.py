@@ -9,8 +9,6 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -87,7 +85,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def shows_photographs(figure: Figure) -> bool:
     """Whether a picture in the figure brings colours of its own, three numbers a pixel."""
     pictures = [image.get_array() for axis in figure.axes for image in axis.images]
-    return any(isinstance(pixels, np.ndarray) and pixels.ndim == 3 for pixels in pictures)
+    return any(pixels is not None and pixels.ndim == 3 for pixels in pictures)
 
 
 def few_colours(picture: Any) -> Any:
