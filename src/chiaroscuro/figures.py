@@ -95,10 +95,10 @@ def few_colours(picture: Any) -> Any:
     palette = []
     for colour in (*COLOURS, GREY):
         red_green_blue = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
-        for share in range(1, 21):
-            palette += [round(255 + (x - 255) * share / 20) for x in red_green_blue]
-    for grey in range(0, 256, 3):
+        for share in range(1, 11):
+            palette += [round(255 + (x - 255) * share / 10) for x in red_green_blue]
+    for grey in range(0, 256, 15):
         palette += [grey] * 3
     board = Image.new("P", (1, 1))
-    board.putpalette(palette[: 3 * 255] + [255] * 3)
+    board.putpalette(palette + [255] * (3 * 256 - len(palette)))
     return picture.convert("RGB").quantize(palette=board, dither=Image.Dither.NONE)

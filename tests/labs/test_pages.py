@@ -54,7 +54,7 @@ def test_kept_results_are_of_the_laptop_preset(lab):
     for name in KEPT[lab]["figures"]:
         path = DOCS / "results" / "laptop" / lab.paper / name
         if path.suffix != ".svg":
-            assert 1000 < path.stat().st_size < 200_000
+            assert 1000 < path.stat().st_size < 150_000
 
 
 def test_every_lab_has_been_run():
