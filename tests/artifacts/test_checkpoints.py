@@ -160,7 +160,7 @@ def test_it_falls_back_and_says_which_were_bad(tmp_path):
         True,
     ]
     assert "`tensors.safetensors` has 0 bytes" in found.bad[0]
-    assert "No such file" in found.bad[1]
+    assert "`manifest.json` is missing" in found.bad[1]
 
 
 def test_all_bad_is_none_and_said(tmp_path):
@@ -471,3 +471,109 @@ def test_nothing_here_unpickles():
         assert not names & {"pickle", "marshal", "shelve", "eval", "exec"}, file
         allowed = [k for n in ast.walk(tree) if isinstance(n, ast.keyword) for k in [n]]
         assert all(k.value.value is False for k in allowed if k.arg == "allow_pickle"), file
+
+
+def forged(folder, change, tensors=None, state=None):
+    """A checkpoint whose checksums all agree, after a change of its manifest or contents."""
+    path = save(folder, 3, ARRAYS, STATE)
+    if tensors is not None:
+        (path / "tensors.safetensors").write_bytes(tensors)
+    if state is not None:
+        (path / "state.json").write_bytes(state)
+    about = json.loads((path / "manifest.json").read_bytes())
+    for name in about["files"]:
+        content = (path / name).read_bytes()
+        about["files"][name] = {
+            "bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+    about = change(about)
+    text = about if isinstance(about, bytes) else json.dumps(about).encode()
+    (path / "manifest.json").write_bytes(text)
+    digest = hashlib.sha256(text).hexdigest()[:32]
+    return path.rename(path.with_name(f"{path.name[:-32]}{digest}"))
+
+
+def without(key):
+    return lambda about: {k: v for k, v in about.items() if k != key}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        without("files"),
+        without("step"),
+        without("serial"),
+        lambda about: [],
+        lambda about: b"{",
+        lambda about: b"[" * 9000,
+        lambda about: about | {"files": []},
+        lambda about: about | {"files": {}},
+        lambda about: about | {"step": "3"},
+        lambda about: about | {"step": -3},
+        lambda about: about | {"step": 10**30},
+        lambda about: about | {"files": about["files"] | {"../../../etc/passwd": {}}},
+        lambda about: about | {"files": about["files"] | {"/dev/zero": {"bytes": 0, "sha256": ""}}},
+        lambda about: about | {"files": dict.fromkeys(about["files"], 5)},
+        lambda about: about | {"files": {k: {"bytes": "x", "sha256": 1} for k in about["files"]}},
+    ],
+)
+def test_a_manifest_that_agrees_with_itself_is_still_checked(tmp_path, change):
+    path = forged(tmp_path, change)
+    with pytest.raises(ChiaroError, match="is not a good checkpoint"):
+        load(path)
+    assert latest_good(tmp_path).checkpoint is None
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        {"tensors": b""},
+        {"tensors": b"\xff" * 8},
+        {"tensors": (2).to_bytes(8, "little") + b"{}x"},
+        {"state": b"{"},
+        {"state": b"[]"},
+        {"state": b"{}"},
+        {"state": b'{"state": 3}'},
+        {"state": b"[" * 100000},
+        {"state": b'{"state": ' + b"9" * 5000 + b"}"},
+    ],
+)
+def test_contents_that_agree_with_their_checksums_are_still_checked(tmp_path, contents):
+    path = forged(tmp_path, lambda about: about, **contents)
+    with pytest.raises(ChiaroError, match="is not a good checkpoint"):
+        load(path)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "state.json", "tensors.safetensors"])
+def test_a_device_or_a_pipe_is_no_part_of_a_checkpoint(tmp_path, name):
+    path = save(tmp_path, 3, ARRAYS, STATE)
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    with pytest.raises(ChiaroError, match=f"`{name}` is not a regular file"):
+        load(path)
+    (path / name).unlink()
+    (path / name).symlink_to("/dev/zero")
+    with pytest.raises(ChiaroError, match=f"`{name}` is not a regular file"):
+        load(path)
+
+
+def test_a_checkpoint_that_may_not_be_read_is_neither_passed_over_nor_removed(
+    tmp_path, monkeypatch
+):
+    paths = [save(tmp_path, step, ARRAYS, STATE, keep=9) for step in range(3)]
+    real = os.open
+
+    def refused(path, *rest, **named):
+        if str(path).startswith(str(paths[2])):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, *rest, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(os, "access", lambda path, _: not str(path).startswith(str(paths[2])))
+    with pytest.raises(ChiaroError, match="Permission denied"):
+        latest_good(tmp_path)
+    for step in (7, 8, 9):
+        save(tmp_path, step, ARRAYS, STATE, keep=1)
+    assert paths[2].exists()
+    assert not paths[1].exists()

@@ -271,3 +271,38 @@ def test_toml_of_tuples_numpy_and_nan():
     assert found["a"] == [1, 2]
     assert (found["b"], found["d"]) == (0.5, 1e16)
     assert math.isnan(found["c"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 5000 + "]" * 5000,
+        "a = " + "9" * 5000,
+        "a = 2020-13-45",
+        "a = {" * 900,
+        "=",
+        "a = 1\na = 2",
+    ],
+)
+def test_settings_that_are_no_toml_are_a_sentence(tmp_path, text):
+    run = Run.create(tmp_path / "r", {"seed": 0})
+    (run.folder / "settings.toml").write_text(text)
+    with pytest.raises(InputError, match="is not TOML"):
+        Run.open(run.folder)
+
+
+def test_a_pipe_as_history_or_diagnosis_does_not_wait(tmp_path):
+    run = Run.create(tmp_path / "r", {"seed": 0})
+    os.mkfifo(run.folder / "history.jsonl")
+    with pytest.raises(ChiaroError, match="not a regular file"):
+        run.history()
+    os.mkfifo(run.folder / "diagnosis.json")
+    assert run.diagnosis() is None
+
+
+def test_numbers_of_five_thousand_digits_are_a_problem_of_their_line(tmp_path):
+    run = Run.create(tmp_path / "r", {"seed": 0})
+    lines = ['{"step": 1}', '{"step": ' + "9" * 5000 + "}", "[" * 50000, '{"step": 2}']
+    (run.folder / "history.jsonl").write_text("\n".join(lines) + "\n")
+    assert [record["step"] for record in run.history().records] == [1, 2]
+    assert len(run.history().problems) == 2

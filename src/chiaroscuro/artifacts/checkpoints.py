@@ -23,16 +23,17 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
+from chiaroscuro.artifacts.bounded import fits, open_regular
 from chiaroscuro.artifacts.files import newer, sync, sync_folder, writing
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "Found", "latest_good", "load", "save"]
+__all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "Latest", "latest_good", "load", "save"]
 
 CHECKPOINT_FORMAT = 1
 
@@ -43,6 +44,8 @@ _REMOVED = ".removed-"
 _KINDS = {"bool", "float16", "float32", "float64"}
 _KINDS |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 _MANIFEST_BYTES = 10_000
+_DAMAGE = (SafetensorError, ValueError, TypeError, LookupError, RecursionError, OverflowError)
+"""What the libraries raise over contents that are not what we write."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Latest:
     """The newest good checkpoint (None if there is none) and a sentence for each bad one."""
 
     path: Path | None
@@ -130,10 +133,10 @@ def save(
 
 
 def _beyond(earlier: list[Path], keep: int) -> list[Path]:
-    """All that are older than the last `keep` good ones."""
+    """All that are older than the last `keep` good ones, but for those that cannot be read."""
     for at in range(len(earlier), 0, -1):
         if keep == 0:
-            return earlier[:at]
+            return [path for path in earlier[:at] if _readable(path)]
         keep -= _is_good(earlier[at - 1])
     return []
 
@@ -146,6 +149,12 @@ def _is_good(path: Path) -> bool:
     return True
 
 
+def _readable(path: Path) -> bool:
+    """Whether this process may read a checkpoint; one that it may not is never removed."""
+    there = [path, *(path / name for name in (_TENSORS, _STATE, _MANIFEST))]
+    return all(os.access(one, os.R_OK) for one in there if one.exists())
+
+
 def load(path: str | os.PathLike) -> Checkpoint:
     """Read a checkpoint of which every byte is what was written, or say what is not.
 
@@ -156,18 +165,24 @@ def load(path: str | os.PathLike) -> Checkpoint:
     try:
         step, contents = _verified(path, read=True)
     except OSError as error:
-        raise _bad(path, f"{error.strerror or error}") from None
-    arrays = safetensors.numpy.load(contents[_TENSORS])
-    # copies: what came is a view of read-only bytes
-    arrays = {name: array.copy() for name, array in arrays.items()}
-    return Checkpoint(step, arrays, json.loads(contents[_STATE])["state"])
+        raise ChiaroError(f"`{path}` cannot be read: {error.strerror or error}.") from error
+    try:
+        arrays = safetensors.numpy.load(contents[_TENSORS])
+        state = json.loads(contents[_STATE])["state"]
+    except _DAMAGE as error:
+        raise _bad(path, f"its checksums agree, its contents do not: {str(error)[:200]}") from None
+    if not isinstance(state, dict):
+        raise _bad(path, f"its state is a {type(state).__name__}, not an object")
+    # copies: safetensors gives views of read-only bytes
+    return Checkpoint(step, {name: array.copy() for name, array in arrays.items()}, state)
 
 
-def latest_good(folder: str | os.PathLike) -> Found:
+def latest_good(folder: str | os.PathLike) -> Latest:
     """The newest checkpoint that verifies, and what is wrong with those newer than it.
 
     Newest is the one saved last, whatever its step. What an interrupted `save` left is not looked
-    at. A checkpoint of a newer Chiaroscuro is refused, not passed over.
+    at. A checkpoint of a newer Chiaroscuro is refused, not passed over, and so is one that the
+    system does not let us read: that is no damage.
 
     Args:
         folder: of all checkpoints of a run; it need not exist.
@@ -178,22 +193,24 @@ def latest_good(folder: str | os.PathLike) -> Found:
         ...     good = save(folder, 1, {}, {})
         ...     bad = save(folder, 2, {}, {})
         ...     _ = (bad / "state.json").write_text("{}")
-        ...     found = latest_good(folder)
-        >>> found.checkpoint.step
+        ...     latest = latest_good(folder)
+        >>> latest.checkpoint.step
         1
-        >>> print(found.bad[0])
+        >>> print(latest.bad[0])
         `00002-step-00000002-...` is not a good checkpoint: `state.json` has 2 bytes; the manifest
         says 32.
     """
     bad: list[str] = []
     for path in reversed(_all(Path(folder))):
         try:
-            return Found(path, load(path), tuple(bad))
+            return Latest(path, load(path), tuple(bad))
         except InputError:
             raise
         except ChiaroError as error:
+            if isinstance(error.__cause__, OSError):
+                raise
             bad.append(str(error))
-    return Found(None, None, tuple(bad))
+    return Latest(None, None, tuple(bad))
 
 
 # ---- writing ----
@@ -270,10 +287,10 @@ def _durably(path: Path, data: bytes) -> None:
 
 
 def _fingerprint(path: Path, read: bool = False) -> tuple[dict[str, Any], bytes]:
-    """Size and sha256 of a file; with `read` also the very bytes that were hashed."""
-    with path.open("rb") as file:
+    """Return size and sha256 of a file; with `read` also the very bytes that were hashed."""
+    with _opened(path) as file:
         data = file.read() if read else b""
-        digest = hashlib.sha256(data) if read else hashlib.file_digest(file, "sha256")
+        digest = hashlib.sha256(data) if read else hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]
         return {"bytes": file.tell(), "sha256": digest.hexdigest()}, data
 
 
@@ -307,32 +324,65 @@ def _serial(path: Path) -> int:
 
 
 def _verified(path: Path, read: bool = False) -> tuple[int, dict[str, bytes]]:
-    """The step of a good checkpoint, with `read` also its files; otherwise why it is bad."""
+    """Return the step of a good checkpoint, with `read` also its files; otherwise why it is bad."""
     name = _NAME.fullmatch(path.name)
     if name is None:
         raise _bad(path, "its name is not the one it was given, which ends in a checksum")
-    with (path / _MANIFEST).open("rb") as file:
-        manifest = file.read(_MANIFEST_BYTES)
-    if _digest(manifest) != name[3] or (path / _MANIFEST).stat().st_size != len(manifest):
+    with _opened(path / _MANIFEST) as file:
+        manifest = file.read(_MANIFEST_BYTES + 1)
+    if _digest(manifest) != name[3] or len(manifest) > _MANIFEST_BYTES:
         raise _bad(path, f"`{_MANIFEST}` does not have the checksum that its name ends in")
-    about = json.loads(manifest)  # ours, byte by byte: the checksum says so
-    newer(f"`{path.name}`", about["format"], CHECKPOINT_FORMAT)
+    about = _declared(path, manifest)
     if path.name != _name(about["serial"], about["step"], name[3]):
         raise _bad(path, "its name is not the one it was given")
-    listed = {_MANIFEST, *about["files"]}
     for entry in sorted(os.listdir(path)):
-        if entry not in listed and not entry.startswith("."):
+        if entry not in (_MANIFEST, _TENSORS, _STATE) and not entry.startswith("."):
             raise _bad(path, f"`{entry}` is not in its manifest")
     contents = {}
     for file_name, wanted in about["files"].items():
-        size = (path / file_name).stat().st_size
+        with _opened(path / file_name) as file:
+            size = os.fstat(file.fileno()).st_size
         if size != wanted["bytes"]:
             sizes = f"{size:,} bytes; the manifest says {wanted['bytes']:,}"
             raise _bad(path, f"`{file_name}` has {sizes}")
-        found, contents[file_name] = _fingerprint(path / file_name, read)
-        if found != wanted:
+        if read:
+            fits(f"`{path / file_name}`", size)
+        seen, contents[file_name] = _fingerprint(path / file_name, read)
+        if seen != wanted:
             raise _bad(path, f"`{file_name}` does not have the checksum that the manifest says")
     return about["step"], contents
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a regular file; a missing or special one is damage, one that may not be read is not."""
+    try:
+        return open_regular(path)
+    except InputError:
+        reason = "is missing" if not path.exists() else "is not a regular file"
+        raise _bad(path.parent, f"`{path.name}` {reason}") from None
+
+
+def _declared(path: Path, manifest: bytes) -> dict[str, Any]:
+    """Return the manifest if it is as we write it; its checksum does not say who wrote it."""
+    try:
+        about = json.loads(manifest)
+    except (ValueError, RecursionError) as error:
+        raise _bad(path, f"`{_MANIFEST}` is not JSON: {error}") from None
+    if not isinstance(about, dict):
+        raise _bad(path, f"`{_MANIFEST}` holds a {type(about).__name__}, not an object")
+    newer(f"`{path.name}`", about.get("format"), CHECKPOINT_FORMAT)
+    counts = [about.get("serial"), about.get("step")]
+    if not all(type(count) is int and 0 <= count < 10**18 for count in counts):
+        raise _bad(path, f"`{_MANIFEST}` has serial and step {str(counts)[:60]}")
+    files = about.get("files")
+    if not isinstance(files, dict) or set(files) != {_TENSORS, _STATE}:
+        named = sorted(map(str, files))[:4] if isinstance(files, dict) else files
+        raise _bad(path, f"its manifest names {str(named)[:80]}, not `{_TENSORS}` and `{_STATE}`")
+    for file_name, wanted in files.items():
+        known = isinstance(wanted, dict) and set(wanted) == {"bytes", "sha256"}
+        if not known or type(wanted["bytes"]) is not int or type(wanted["sha256"]) is not str:
+            raise _bad(path, f"`{_MANIFEST}` does not give size and sha256 of `{file_name}`")
+    return about
 
 
 def _bad(path: Path, why: str) -> ChiaroError:

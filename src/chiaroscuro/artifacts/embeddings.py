@@ -218,17 +218,25 @@ class Embeddings:
             names, array = np.unique(array, return_inverse=True)
             self.__dict__["class_names"] = names
         if array.dtype.kind in "fb":  # a table read from text, or a mask
-            whole = array.astype(np.int64) if np.isfinite(array).all() else array
+            exact = bool(np.isfinite(array).all()) and bool((np.abs(array) <= 2**53).all())
+            whole = array.astype(np.int64) if exact else array
             need(
-                bool((whole == array).all()),
-                lambda: f"`{name}` needs integers; received numbers with a fraction, or NaN.",
+                exact and bool((whole == array).all()),
+                lambda: (
+                    f"`{name}` needs integers; received numbers with a fraction, NaN, infinity or "
+                    "more than 53 bits."
+                ),
             )
             array = whole
         need(
             array.dtype.kind in "iu",
             lambda: f"`{name}` needs integers; received {array.dtype}.",
         )
-        return array
+        need(
+            array.dtype != np.uint64 or not array.size or int(array.max()) < 2**63,
+            lambda: f"`{name}` needs integers below 2^63; received {array.max()}.",
+        )
+        return array.astype(np.int64) if array.dtype == np.uint64 else array
 
     def _check(self) -> None:
         arrays = self.arrays()

@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves the old one or the new one, never half of either."""
+"""Write files so that a crash leaves the old one or the new one, never half of either."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.errors import ChiaroError, InputError
 
 __all__ = [
@@ -168,10 +169,10 @@ def _numbers(value: Any) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file, or a sentence about why not."""
+    """Return the value of a JSON file, or say in a sentence why there is none."""
     try:
-        return from_json(path.read_bytes())
-    except OSError as error:
-        raise ChiaroError(f"`{path}` cannot be read: {error.strerror or error}.") from None
+        return from_json(read_regular(path))
     except (ValueError, RecursionError) as error:
-        raise ChiaroError(f"`{path}` is not JSON: {error}.") from None
+        if isinstance(error, InputError):
+            raise
+        raise ChiaroError(f"`{path}` is not JSON: {str(error)[:200]}.") from None

@@ -7,12 +7,12 @@ import os
 import platform
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.artifacts.files import (
     from_json,
     newer,
@@ -22,7 +22,7 @@ from chiaroscuro.artifacts.files import (
     to_json,
     writing,
 )
-from chiaroscuro.artifacts.toml import to_toml
+from chiaroscuro.artifacts.toml import from_toml, to_toml
 from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["RUN_FORMAT", "History", "Run", "environment"]
@@ -32,6 +32,7 @@ RUN_FORMAT = 1
 
 _PACKAGES = ("numpy", "torch", "safetensors", "scikit-learn", "scipy", "numba", "torchvision")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED")
+_SETTINGS_BYTES = 16 << 20
 _OURS = {"environment.json", "history.jsonl", "checkpoints", "embeddings"}
 
 
@@ -157,13 +158,12 @@ class Run:
         """The resolved settings, from `settings.toml`."""
         path = self.folder / "settings.toml"
         try:
-            found = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ChiaroError(f"`{path}` cannot be read: {error.strerror or error}.") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            text = read_regular(path, _SETTINGS_BYTES).decode()
+        except UnicodeDecodeError as error:
             raise InputError(f"`{path}` is not TOML: {error}.") from None
-        newer(f"`{path}`", found.pop("format", None), RUN_FORMAT)
-        return found
+        table = from_toml(text, f"`{path}`")
+        newer(f"`{path}`", table.pop("format", None), RUN_FORMAT)
+        return table
 
     def environment(self) -> dict[str, Any]:
         """Where it ran, from `environment.json`."""
@@ -233,7 +233,7 @@ class Run:
         path = self.folder / "history.jsonl"
         if not path.exists():
             return History([], [])
-        lines = path.read_bytes().split(b"\n")
+        lines = read_regular(path).split(b"\n")
         torn = lines.pop()
         records, problems = [], []
         for number, line in enumerate(lines, start=1):

@@ -1,15 +1,16 @@
-"""Writing TOML, which the standard library only reads."""
+"""Write TOML, which the standard library only reads; read it with one sentence for every fault."""
 
 from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from chiaroscuro.errors import InputError
 
-__all__ = ["to_toml"]
+__all__ = ["from_toml", "to_toml"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f"}
@@ -34,6 +35,29 @@ def to_toml(settings: Mapping[str, Any]) -> str:
         shape = [3, 32]
     """
     return _table(settings, ()).lstrip("\n")
+
+
+def from_toml(text: str, what: str = "The text") -> dict[str, Any]:
+    """Return the table that a TOML text holds; raise `InputError` for any text that is not TOML.
+
+    Args:
+        text: TOML. Deep nesting and integers of more than 4,300 digits are refused too.
+        what: the subject of the sentence, such as "`settings.toml`".
+
+    Example:
+        >>> from_toml("seed = 0")
+        {'seed': 0}
+        >>> from_toml("seed = ", "`a.toml`")
+        Traceback (most recent call last):
+        ...
+        chiaroscuro.errors.InputError: `a.toml` is not TOML: Invalid value (at end of document).
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise InputError(f"{what} is not TOML that can be read: it nests too deeply.") from None
+    except (ValueError, OverflowError) as error:  # TOMLDecodeError; numbers, dates out of range
+        raise InputError(f"{what} is not TOML: {str(error)[:200].rstrip('.')}.") from None
 
 
 def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> str:
