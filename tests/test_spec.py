@@ -366,3 +366,8 @@ def test_nothing_is_evaluated_and_torch_is_not_needed():
     assert not named & {"eval", "exec", "compile", "__import__"}
     code = "import chiaroscuro.spec, sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("text", ["[] * " + "9" * 300, "() * " + "9" * 300])
+def test_nothing_repeated_often_is_nothing(text):
+    assert len(parse(text, {})) == 0

@@ -333,6 +333,8 @@ class _Reader:
             self.refuse(node)
         if not all(type(value) in (int, float, bool) for value in values):
             raise SpecError(f"`{_short(self.text)}` repeats a list; only numbers may be repeated.")
+        if not values:
+            return values
         extra = len(values) * (times - 1)
         if self.elements + extra > MAX_ELEMENTS:
             raise SpecError(

@@ -136,6 +136,8 @@ class Formula:
         names = dict(zip(_NAMES, values, strict=True))
         try:
             value = float(_value(self.tree, names))
+        except RecursionError:
+            raise InputError("`schedule.formula` nests too deeply.") from None
         except (ArithmeticError, ValueError, TypeError) as error:
             raise InputError(
                 f"`schedule.formula` has no value at step {step} of {steps}: {error}, in "
