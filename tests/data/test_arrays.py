@@ -146,7 +146,7 @@ def test_cut_files_are_sentences(tmp_path, keep):
     [
         ({"x": np.eye(4), "labels": [0, 1, 2]}, "Each of the 4 rows .* received 3"),
         ({"x": np.eye(4), "labels": [0.5, 1, 2, 3]}, "whole number or one word"),
-        ({"images": np.ones((2, 8, 8, 3), np.float32)}, "uint8 .* float32 from 1 to 1"),
+        ({"images": np.ones((2, 8, 8, 3), np.int32)}, "uint8, uint16 .* int32 from 1 to 1"),
         ({"images": np.ones((2, 8), np.uint8)}, r"received \(2, 8\)"),
         ({"a": np.eye(2), "b": np.eye(2)}, r"`a` \(2, 2\), `b` \(2, 2\)"),
         ({"x": [[1], [1, 2]]}, "`x`"),
@@ -169,3 +169,69 @@ def test_a_split_may_be_true_and_false():
     data = from_arrays(x=np.eye(4), split=np.array([False, True, False, False]))
     assert data.split.tolist() == [0, 1, 0, 0]
     assert len(data.part("test")) == 1
+
+
+def test_the_names_of_keras(tmp_path):
+    grey = np.arange(3 * 8 * 8, dtype=np.uint8).reshape(3, 8, 8)
+    np.savez(tmp_path / "m.npz", x_train=grey[:2], y_train=[1, 0], x_test=grey[2:], y_test=[1])
+    data = read_arrays(tmp_path / "m.npz")
+    assert data.inputs == ("images",)
+    assert data[[0]]["images"].shape == (1, 8, 8, 3)
+    assert data.labels.tolist() == [1, 0, 1]
+    assert data.split.tolist() == [0, 0, 1]
+    assert from_arrays(X_train=np.eye(3), y_train=["b", "a", "b"]).labels.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("channels", [2, 4, 13])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+def test_images_of_other_channels_and_depths(channels, dtype):
+    top = {"u1": 255, "u2": 65535}.get(np.dtype(dtype).str[1:], 1)
+    given = (np.random.default_rng(0).random((3, 16, 16, channels)) * top).astype(dtype)
+    batch = from_arrays(images=given)[[2, 0]]["images"]
+    assert batch.shape == (2, 16, 16, channels)
+    if dtype == np.uint8:
+        assert (batch == given[[2, 0]]).all()
+    else:
+        assert batch.dtype == np.float32
+        assert np.allclose(batch, given[[2, 0]] / top, atol=1e-6)
+    first = from_arrays(images=np.moveaxis(given, -1, 1))[[2, 0]]["images"]
+    assert (first == batch).all()
+
+
+def test_floats_outside_the_unit_interval_are_no_images():
+    with pytest.raises(InputError, match=r"floats in \[0, 1\]; received -1 to 2 in row 1"):
+        from_arrays(
+            images=np.stack([np.zeros((8, 8, 1)), np.linspace(-1, 2, 64).reshape(8, 8, 1)])
+        )[[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"labels": np.array([2**64 - 1, 0], np.uint64), "class_names": ["a", "b"]}, "below 2"),
+        ({"labels": np.array([np.inf, 0])}, "1 NaN or infinite"),
+        ({"labels": np.array([np.nan, 0])}, "1 NaN or infinite"),
+        ({"labels": np.array([2.0**70, 0])}, "whole number"),
+        ({"x": np.array(["2020-01-01", "2021-01-01"], "datetime64[D]")}, "holds dates"),
+        ({"x": np.ma.masked_array([[1.0], [2.0]], [[0], [1]])}, "1 masked"),
+        ({"x": np.ones((2, 1), np.longdouble)}, "needs numbers or strings"),
+        ({"x": np.ones((2, 1), complex)}, "needs numbers or strings"),
+    ],
+)
+def test_nothing_is_coerced_in_silence(arrays, sentence):
+    with pytest.raises(InputError, match=sentence):
+        from_arrays({"x": np.eye(2), **arrays})
+
+
+def test_labels_that_are_ids_are_numbered():
+    data = from_arrays(x=np.eye(4), labels=np.array([10**9, 5, -1, 10**9]))
+    assert data.labels.tolist() == [1, 0, -1, 1]
+    assert data.class_names == ("5", "1000000000")
+    data = from_arrays(x=np.eye(2), labels=np.array([2**64 - 1, 0], np.uint64))
+    assert data.labels.tolist() == [1, 0]
+    assert data.class_names[1] == str(2**64 - 1)
+
+
+def test_labels_in_bytes_are_words():
+    data = from_arrays(x=np.eye(2), labels=np.array([b"dog", b"cat"]))
+    assert data.class_names == ("cat", "dog")

@@ -1,5 +1,7 @@
 """Folders of pictures: classes, splits, order, and the list of what was skipped."""
 
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -84,10 +86,10 @@ def test_corrupt_pictures_are_skipped_and_listed(tmp_path, cache):
 
 def test_nothing_readable_is_an_error(tmp_path):
     (tmp_path / "a.png").write_bytes(b"no")
-    with pytest.raises(InputError, match="None of the 1 pictures"):
+    with pytest.raises(InputError, match="None of the 1 images"):
         read_folder(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no pictures"):
+    with pytest.raises(InputError, match="holds no images"):
         read_folder(tmp_path / "empty")
     with pytest.raises(InputError, match="not a folder"):
         read_folder(tmp_path / "missing")
@@ -123,3 +125,53 @@ def test_checks_have_names(tmp_path):
         assert len(read_folder(tmp_path, check=check)) == 1
     with pytest.raises(InputError, match="received `never`"):
         read_folder(tmp_path, check="never")
+
+
+def image(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.zeros((4, 4, 3), np.uint8)).save(path)
+    return path
+
+
+def test_links_that_lead_out_are_listed_unless_allowed(tmp_path):
+    root = tmp_path / "data"
+    image(root / "a.png")
+    secret = image(tmp_path / "secret.png")
+    (root / "b.png").symlink_to(secret)
+    (root / "c.png").symlink_to(root / "a.png")
+    (root / "d.png").symlink_to("/dev/zero")
+    data = read_folder(root)
+    assert data.ids.tolist() == ["a.png", "c.png"]
+    assert [one.path for one in data.skipped] == ["b.png", "d.png"]
+    assert "outside=True" in data.skipped[0].reason
+    assert read_folder(root, outside=True).ids.tolist() == ["a.png", "b.png", "c.png"]
+
+
+def test_a_pipe_called_an_image_does_not_wait(tmp_path):
+    image(tmp_path / "a.png")
+    os.mkfifo(tmp_path / "b.png")
+    data = read_folder(tmp_path)
+    assert [one.path for one in data.skipped] == ["b.png"]
+    assert "no regular file" in data.skipped[0].reason
+
+
+def test_the_index_is_kept_until_a_file_is_added(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("chiaroscuro.data.index.CACHED_FROM", 2)
+    root = tmp_path / "data"
+    for name in ("train/a/1.png", "train/b/1.png", "test/a/2.png"):
+        image(root / name)
+    (root / "train" / "b" / "2.png").write_bytes(b"broken")
+    first = read_folder(root)
+    with monkeypatch.context() as context:
+        context.setattr("chiaroscuro.data.folders._index", None)  # must not be asked again
+        again = read_folder(root)
+    assert again.ids.tolist() == first.ids.tolist()
+    assert again.class_names == ("a", "b")
+    assert again.skipped == first.skipped
+    assert again.split.tolist() == first.split.tolist() == [1, 0, 0]
+    image(root / "train" / "b" / "9.png")
+    assert len(read_folder(root)) == 4
+    for path in (tmp_path / "cache").rglob("names.npy"):
+        path.write_bytes(b"damaged")
+    assert len(read_folder(root)) == 4

@@ -64,7 +64,7 @@ def test_other_types(tmp_path, code, kind):
         (b"\x00\x00\x08", "no IDX file"),
         (b"PNG!....", "no IDX file: it begins with b'PNG!'"),
         (b"", "no IDX file"),
-        (bytes([0, 0, 8, 3]) + b"\xff" * 12, "claims 79228162458924105385300197375 bytes"),
+        (bytes([0, 0, 8, 3]) + b"\xff" * 12, "takes 79,228,162,458,924,105,385,300,197,375 bytes"),
         (gzip.compress(idx(np.zeros((30, 40), np.uint8)), mtime=0)[:-12], "damaged gzip"),
         (b"\x1f\x8b" + b"junk" * 9, "damaged gzip"),
     ],

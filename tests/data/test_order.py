@@ -5,7 +5,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from chiaroscuro.data import Order
+from chiaroscuro.data import BlockOrder, Blocks, Dataset, Order, order_of
+from chiaroscuro.data.order import permuted
 from chiaroscuro.errors import InputError
 
 SIZES = st.integers(2, 200)
@@ -93,3 +94,76 @@ def test_an_order_cannot_be_changed():
 def test_what_cannot_be_is_a_sentence(make, sentence):
     with pytest.raises(InputError, match=sentence):
         make()
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 100, 1023, 1024, 1025, 5000])
+def test_the_cipher_is_a_permutation(n):
+    whole = permuted(np.arange(n), n, 3, 1)
+    assert sorted(whole.tolist()) == list(range(n))
+    some = np.array([n - 1, 0, n // 2])
+    assert (permuted(some, n, 3, 1) == whole[some]).all()
+
+
+def test_the_cipher_mixes():
+    """Each place is equally likely for each position, and neighbours do not stay together."""
+    n, draws = 24, 4000
+    counts = np.zeros((n, n))
+    for seed in range(draws):
+        counts[np.arange(n), permuted(np.arange(n), n, seed)] += 1
+    chi2 = ((counts - draws / n) ** 2 / (draws / n)).sum()
+    freedom = (n - 1) ** 2
+    assert abs(chi2 - freedom) < 5 * (2 * freedom) ** 0.5
+    long = permuted(np.arange(100_000), 100_000, 0)
+    assert abs(np.corrcoef(long[:-1], long[1:])[0, 1]) < 0.02
+    assert abs(np.corrcoef(np.arange(100_000), long)[0, 1]) < 0.02
+
+
+def test_many_samples_have_an_order_without_a_list_of_them():
+    order = Order(n=10**9, batch=64, seed=2)
+    seen = np.concatenate([order.indices(5, b) for b in (0, 1, len(order) - 1)])
+    assert len(set(seen.tolist())) == 192
+    assert seen.min() >= 0
+    assert seen.max() < 10**9
+    halves = [order.indices(5, 1, rank=r, world=2) for r in (0, 1)]
+    assert (np.concatenate(halves) == order.indices(5, 1)).all()
+
+
+SIZES = np.array([7, 3, 12, 5, 9])
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("buffer", [1, 4, 100])
+def test_blocks_are_seen_once_by_one_rank_each(world, buffer):
+    order = BlockOrder(Blocks(SIZES, buffer), batch=6)
+    assert len(order) == 6
+    for epoch in (0, 1):
+        parts = [
+            [order.indices(epoch, b, rank, world) for b in range(len(order))]
+            for rank in range(world)
+        ]
+        seen = np.concatenate([np.concatenate(part) for part in parts])
+        assert len(set(seen.tolist())) == len(seen) == 36
+        assert all(len(batch) == 6 // world for part in parts for batch in part)
+        block = np.repeat(np.arange(len(SIZES)), SIZES)
+        owners = [set(block[np.concatenate(part)].tolist()) for part in parts]
+        shared = sum(map(len, owners)) - len(set().union(*owners))
+        assert shared <= world - 1  # a block at each border
+
+
+def test_a_small_buffer_reads_block_by_block_and_epochs_differ():
+    order = BlockOrder(Blocks(SIZES, buffer=1), batch=6)
+    block = np.repeat(np.arange(len(SIZES)), SIZES)
+    visits = block[order.permutation(0)]
+    assert (np.diff(visits) != 0).sum() <= len(SIZES) - 1
+    assert order.permutation(0).tolist() != order.permutation(1).tolist()
+    mixed = BlockOrder(Blocks(SIZES, buffer=36), batch=6).permutation(0)
+    assert (np.diff(block[mixed]) != 0).sum() > len(SIZES)
+
+
+def test_a_subset_keeps_its_blocks():
+    data = Dataset({"x": np.zeros((36, 1))}, blocks=Blocks(SIZES, 4))
+    kept = data.take(np.arange(36) % 3 == 0).blocks_now()
+    assert kept.sizes.tolist() == [3, 1, 4, 1, 3]
+    assert data.take([5, 1]).blocks_now() is None
+    assert isinstance(order_of(data, 6), BlockOrder)
+    assert isinstance(order_of(data.take([5, 1, 2]), 2), Order)

@@ -132,3 +132,25 @@ def test_texts_alone_need_no_pictures(tmp_path):
     assert data.class_names == ("animal", "thing")
     with pytest.raises(InputError, match="takes no pictures"):
         read_pairs(path, "pictures.npz", pictures=False)
+
+
+def test_images_outside_the_folder_are_listed_unless_allowed(tmp_path):
+    (tmp_path / "in").mkdir()
+    Image.fromarray(pictures(1)[0]).save(tmp_path / "secret.png")
+    Image.fromarray(pictures(1)[0]).save(tmp_path / "in" / "own.png")
+    path = lines(
+        tmp_path / "in" / "a.jsonl",
+        [
+            {"image": "own.png", "text": "own"},
+            {"image": "../secret.png", "text": "up"},
+            {"image": str(tmp_path / "secret.png"), "text": "absolute"},
+            {"image": "/dev/zero", "text": "device"},
+            {"image": "x" * 5000, "text": "long"},
+            {"image": "a\0b.png", "text": "zero"},
+        ],
+    )
+    data = read_pairs(path)
+    assert data.column("texts").tolist() == ["own"]
+    assert len(data.skipped) == 5
+    assert "outside=True" in data.skipped[0].reason
+    assert read_pairs(path, outside=True).column("texts").tolist() == ["own", "up", "absolute"]

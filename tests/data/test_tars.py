@@ -1,16 +1,21 @@
-"""Tar archives: indexed and streamed, shuffled by seed, shared by ranks, broken."""
+"""Tar archives: indexed, cached, compressed, at an address, damaged and hostile."""
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import tarfile
+import warnings
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from chiaroscuro.data import TarStream, read_tar
-from chiaroscuro.data.tars import shards, tar_samples
+from chiaroscuro.data import BlockOrder, order_of, read_tar, write_tars
+from chiaroscuro.data import index as index_file
+from chiaroscuro.data.shards import shards
+from chiaroscuro.data.tars import tar_samples
 from chiaroscuro.errors import InputError
 
 
@@ -40,10 +45,6 @@ def plant(root, n=12, n_shards=3):
             ]
         write(root / f"a-{shard}.tar", members)
     return root
-
-
-def values(batches) -> list[int]:
-    return [int(v) for batch in batches for v in batch["images"][:, 0, 0, 0]]
 
 
 def test_samples_are_grouped_by_key(tmp_path):
@@ -84,9 +85,6 @@ def test_broken_samples_are_listed(tmp_path):
     data = read_tar(write(tmp_path / "t.tar", members))
     assert data.ids.tolist() == ["a", "e"]
     assert sorted(one.path for one in data.skipped) == ["t.tar:b", "t.tar:c", "t.tar:d"]
-    stream = TarStream(tmp_path / "t.tar", buffer=1)
-    assert values(stream.batches(6)) == [1, 3]
-    assert [one.path for one in stream.skipped] == ["b", "c", "d"]
 
 
 def test_names_that_lead_out_are_only_keys(tmp_path):
@@ -101,34 +99,8 @@ def test_links_are_not_followed(tmp_path):
         link = tarfile.TarInfo("x.png")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(link)
-    with pytest.raises(InputError, match="no sample with a picture"):
+    with pytest.raises(InputError, match="no sample with an image"):
         read_tar(tmp_path / "a.tar")
-
-
-def test_a_stream_is_a_function_of_seed_and_epoch(tmp_path):
-    spec = plant(tmp_path)
-    first = values(TarStream(spec, buffer=5).batches(4))
-    assert sorted(first) == list(range(12))
-    assert first == values(TarStream(spec, buffer=5).batches(3))
-    assert first != values(TarStream(spec, buffer=5).batches(4, epoch=1))
-    assert first != values(TarStream(spec, buffer=5, seed=1).batches(4))
-    assert values(TarStream(spec, buffer=1).batches(4)) == [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11]
-
-
-@pytest.mark.parametrize("world", [1, 2, 4])
-def test_ranks_share_each_batch(tmp_path, world):
-    stream = TarStream(plant(tmp_path, n=14), buffer=6)
-    whole = [values([b]) for b in stream.batches(4)]
-    parts = [[values([b]) for b in stream.batches(4, rank=r, world=world)] for r in range(world)]
-    for place, batch in enumerate(whole):
-        together = [v for part in parts if place < len(part) for v in part[place]]
-        assert together == batch
-
-
-def test_a_stream_goes_on_where_it_was(tmp_path):
-    stream = TarStream(plant(tmp_path), buffer=6)
-    whole = [values([b]) for b in stream.batches(4)]
-    assert [values([b]) for b in stream.batches(4, start=2)] == whole[2:]
 
 
 def test_shards_by_braces_stars_and_folders(tmp_path):
@@ -141,12 +113,33 @@ def test_shards_by_braces_stars_and_folders(tmp_path):
         shards(f"{tmp_path}/b-*.tar")
 
 
-def test_compressed_archives_are_streamed_only(tmp_path):
-    plain = write(tmp_path / "a.tar", [("a.png", png(5))])
-    (tmp_path / "b.tar").write_bytes(gzip.compress(plain.read_bytes()))
-    assert values(TarStream(tmp_path / "b.tar").batches(1)) == [5]
-    with pytest.raises(InputError, match="use `TarStream`"):
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_archives_are_copied_into_the_cache(tmp_path, monkeypatch, pack):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    plain = write(tmp_path / "a.tar", [("a.png", png(5)), ("b.png", png(6))])
+    (tmp_path / "b.tar").write_bytes(pack(plain.read_bytes()))
+    data = read_tar(tmp_path / "b.tar")
+    assert data.column("images")[:, 0, 0, 0].tolist() == [5, 6]
+    assert isinstance(order_of(data, 2), BlockOrder)
+    (tmp_path / "b.tar").write_bytes(pack(plain.read_bytes())[:-9])
+    with pytest.raises(InputError, match=r"b\.tar` cannot be read"):
         read_tar(tmp_path / "b.tar")
+
+
+def test_addresses_are_read_through_fsspec_where_allowed(tmp_path, monkeypatch):
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    plant(tmp_path)
+    memory = fsspec.filesystem("memory")
+    for path in tmp_path.glob("a-*.tar"):
+        memory.pipe(f"/far/{path.name}", path.read_bytes())
+    for spec in ("memory://far/a-{0..2}.tar", "memory://far/a-*.tar"):
+        data = read_tar(spec)
+        assert data.column("labels").tolist() == read_tar(tmp_path).column("labels").tolist()
+        assert (data.column("images") == read_tar(tmp_path).column("images")).all()
+    monkeypatch.delenv("CHIARO_REMOTE", raising=False)
+    with pytest.raises(InputError, match="CHIARO_REMOTE=1"):
+        read_tar("https://example.org/a.tar")
 
 
 @pytest.mark.parametrize("content", [b"", b"junk" * 300])
@@ -163,6 +156,163 @@ def test_a_cut_archive_is_a_sentence(tmp_path):
         list(tar_samples(path))
 
 
-def test_a_batch_must_divide(tmp_path):
-    with pytest.raises(InputError, match="batch of 5 needs to be divisible by 2"):
-        next(TarStream(plant(tmp_path)).batches(5, world=2))
+def test_a_flipped_bit_in_a_header_is_named_by_its_byte(tmp_path):
+    path = write(tmp_path / "a.tar", [(f"{i:04d}.png", png(i)) for i in range(40)])
+    content = bytearray(path.read_bytes())
+    with tarfile.open(path) as archive:
+        at = archive.getmembers()[10].offset
+    content[at + 3] ^= 1
+    path.write_bytes(content)
+    for read in (read_tar, lambda p: list(tar_samples(p))):
+        with pytest.raises(InputError, match=rf"header at byte {at:,} is damaged"):
+            read(path)
+
+
+def test_a_cut_at_a_member_is_an_error(tmp_path):
+    path = write(tmp_path / "a.tar", [(f"{i:04d}.png", png(i)) for i in range(9)])
+    with tarfile.open(path) as archive:
+        at = archive.getmembers()[5].offset
+    whole = path.read_bytes()
+    for cut, sentence in ((at, "is damaged"), (at + 512, "unexpected end")):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(InputError, match=sentence):
+            read_tar(path)
+
+
+def test_an_erased_header_is_not_the_end(tmp_path):
+    path = write(tmp_path / "a.tar", [(f"{i:04d}.png", png(i)) for i in range(9)])
+    content = bytearray(path.read_bytes())
+    with tarfile.open(path) as archive:
+        at = archive.getmembers()[5].offset
+    content[at : at + 512] = bytes(512)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"closing zeros begin at byte {at:,} and more follows"):
+        read_tar(path)
+    plain = write(tmp_path / "b.tar", [("x.png", png(1))]).read_bytes()
+    (tmp_path / "b.tar").write_bytes(plain + plain)
+    with pytest.raises(InputError, match="two archives"):
+        read_tar(tmp_path / "b.tar")
+
+
+def test_one_closing_block_is_not_enough(tmp_path):
+    path = write(tmp_path / "a.tar", [("x.png", png(1))])
+    content = path.read_bytes().rstrip(b"\0")
+    content += bytes(-len(content) % 512)
+    for blocks, good in ((0, False), (1, False), (2, True), (20, True)):
+        path.write_bytes(content + bytes(512 * blocks))
+        if good:
+            assert len(read_tar(path)) == 1
+        else:
+            with pytest.raises(InputError, match="cannot be read as a tar"):
+                read_tar(path)
+
+
+def checksum(header: bytearray) -> bytearray:
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return header
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        b"\xff" * 12,
+        b"\x80" + b"\xff" * 11,
+        b"\x80" + b"\0" * 3 + b"\x7f" + b"\xff" * 7,
+        b"77777777777\0",
+    ],
+)
+def test_sizes_in_base_256_neither_loop_nor_allocate(tmp_path, size):
+    path = write(tmp_path / "a.tar", [("a.png", png(1)), ("b.png", png(2))])
+    content = bytearray(path.read_bytes())
+    header = content[:512]
+    header[124:136] = size
+    content[:512] = checksum(header)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read as a tar"):
+        read_tar(path)
+
+
+def test_a_long_name_does_not_allocate(tmp_path):
+    path = write(tmp_path / "a.tar", [("a" * 300 + ".png", png(1))])
+    content = bytearray(path.read_bytes())
+    header = content[:512]
+    header[124:136] = b"%011o\0" % (1 << 32)
+    content[:512] = checksum(header)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="says 4294967296 bytes"):
+        read_tar(path)
+
+
+def test_sparse_members_are_refused(tmp_path):
+    info = tarfile.TarInfo("a.png")
+    info.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+    info.pax_headers |= {"GNU.sparse.name": "a.png", "GNU.sparse.realsize": str(1 << 40)}
+    body = b"0\n".ljust(512, b"\0")
+    info.size = len(body)
+    with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(info, io.BytesIO(body))
+    with pytest.raises(InputError, match="sparse"):
+        read_tar(tmp_path / "a.tar")
+
+
+@pytest.mark.parametrize("label", [b"1" + b"0" * 30, b"9" * 5000, b"-7", b"x"])
+def test_impossible_labels_are_skipped_and_listed(tmp_path, label):
+    members = [("a.png", png(1)), ("a.cls", b"1"), ("b.png", png(2)), ("b.cls", label)]
+    data = read_tar(write(tmp_path / "a.tar", members))
+    assert data.labels.tolist() == [1]
+    assert [one.path for one in data.skipped] == ["a.tar:b"]
+
+
+def test_missing_labels_are_unknown_and_missing_texts_refused(tmp_path):
+    members = [("a.png", png(1)), ("a.cls", b"1"), ("a.txt", b"one"), ("b.png", png(2))]
+    path = write(tmp_path / "a.tar", members)
+    with pytest.raises(InputError, match=r"1 of 2 samples .* the first is `b`"):
+        read_tar(path)
+    data = read_tar(path, texts=False)
+    assert data.labels.tolist() == [1, -1]
+
+
+def test_words_as_labels_are_numbered(tmp_path):
+    members = []
+    for key, label in (("a", "dog"), ("b", "cat"), ("c", "dog")):
+        members += [(f"{key}.png", png(1)), (f"{key}.json", json.dumps({"label": label}).encode())]
+    data = read_tar(write(tmp_path / "a.tar", members))
+    assert data.class_names == ("cat", "dog")
+    assert data.labels.tolist() == [1, 0, 1]
+
+
+def test_what_we_write_is_read_by_webdataset(tmp_path):
+    data = read_tar(plant(tmp_path))
+    paths = write_tars(data, tmp_path / "out", samples=5)
+    again = read_tar(tmp_path / "out")
+    assert len(paths) == 3
+    for name in ("images", "texts", "labels"):
+        assert (again.column(name) == data.column(name)).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wds = pytest.importorskip("webdataset")
+        theirs = list(wds.WebDataset([str(p) for p in paths], shardshuffle=False).decode("rgb8"))
+    assert [int(one["cls"]) for one in theirs] == data.labels.tolist()
+    assert (np.stack([one["png"] for one in theirs]) == data.column("images")).all()
+    assert [one["json"]["captions"][0] for one in theirs] == data.column("texts").tolist()
+
+
+def test_the_index_is_kept_until_an_archive_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(index_file, "CACHED_FROM", 5)
+    root = tmp_path / "data"
+    root.mkdir()
+    first = read_tar(plant(root))
+    write(root / "a-1.tar", [("z.png", b"no image")])
+    changed = read_tar(root)
+    assert len(changed) == 8
+    assert [one.path for one in changed.skipped] == ["a-1.tar:z"]
+    monkeypatch.setattr("chiaroscuro.data.tars._index", None)  # must not be asked again
+    again = read_tar(root)
+    assert isinstance(again.columns["labels"], np.memmap)
+    assert again.skipped == changed.skipped
+    for name in ("ids", "labels", "texts"):
+        assert again.column(name).tolist() == changed.column(name).tolist()
+    assert (again[[7, 0]]["images"] == changed[[7, 0]]["images"]).all()
+    assert len(first) == 12

@@ -30,14 +30,14 @@ from chiaroscuro.data.laws import (
 )
 from chiaroscuro.data.mixings import LeakyMLP, Linear, Mixing, Orthogonal
 from chiaroscuro.data.mnist import read_mnist
-from chiaroscuro.data.order import Order
+from chiaroscuro.data.order import BlockOrder, Blocks, Order, order_of
 from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.pictures import decode
 from chiaroscuro.data.processes import Process, Sample
 from chiaroscuro.data.spaces import Box, Euclidean, Space, Sphere
 from chiaroscuro.data.symbols import SymbolTask
 from chiaroscuro.data.tables import from_hugging_face, read_hugging_face, read_parquet
-from chiaroscuro.data.tars import TarStream, read_tar
+from chiaroscuro.data.tars import read_tar, tar_samples, write_tars
 from chiaroscuro.data.tasks import contrastive_mod_add, mod_add, modular_addition
 from chiaroscuro.data.text import read_text
 from chiaroscuro.data.tinyimagenet import read_tiny_imagenet
@@ -46,6 +46,8 @@ __all__ = [
     "OFFICIAL",
     "SPLITS",
     "Available",
+    "BlockOrder",
+    "Blocks",
     "Box",
     "Column",
     "Corpus",
@@ -69,7 +71,6 @@ __all__ = [
     "Sphere",
     "SymbolTask",
     "Synonyms",
-    "TarStream",
     "Uniform",
     "VonMisesFisher",
     "WanderingDigits",
@@ -82,6 +83,7 @@ __all__ = [
     "mod_add",
     "modular_addition",
     "open_data",
+    "order_of",
     "read_arrays",
     "read_cifar",
     "read_corpus",
@@ -95,6 +97,8 @@ __all__ = [
     "read_tar",
     "read_text",
     "read_tiny_imagenet",
+    "tar_samples",
     "uniforms",
     "words",
+    "write_tars",
 ]

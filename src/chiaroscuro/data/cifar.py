@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.data.dataset import Dataset
 from chiaroscuro.data.unpickle import read_pickle
 from chiaroscuro.errors import InputError, need
@@ -79,7 +80,7 @@ def _hundred_binary(root: Path) -> Dataset:
 
 def _records(path: Path, n_labels: int, n_classes: int) -> tuple[NDArray[Any], NDArray[Any]]:
     length = n_labels + _PIXELS
-    raw = np.fromfile(path, np.uint8)
+    raw = np.frombuffer(read_regular(path), np.uint8)
     need(
         len(raw) > 0 and len(raw) % length == 0,
         lambda: (
@@ -161,14 +162,19 @@ def _meta(path: Path, key: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
     names = content.get(key) if isinstance(content, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str | bytes) for name in names):
         raise InputError(f"`{path}` needs `{key}` as a list of names.")
-    return tuple(name.decode() if isinstance(name, bytes) else name for name in names)
+    return tuple(n.decode("latin-1") if isinstance(n, bytes) else n for n in names)
 
 
 # ---- both ----
 
 
 def _names(path: Path, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(path.read_text().split()) if path.is_file() else otherwise
+    if not path.is_file():
+        return otherwise
+    try:
+        return tuple(read_regular(path).decode().split())
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` needs UTF-8: {error}.") from None
 
 
 def _assemble(
@@ -180,6 +186,11 @@ def _assemble(
     coarse: NDArray[Any] | None = None,
     coarse_names: tuple[str, ...] = (),
 ) -> Dataset:
+    batches = sizes[:-1]  # the official training batches have one size; a shorter one was cut
+    need(
+        len(set(batches)) <= 1,
+        lambda: f"The training batches of `{name}` need one size; they have {batches} images.",
+    )
     flat = np.concatenate(pixels).reshape(-1, 3, 32, 32)
     columns: dict[str, NDArray[Any]] = {
         "images": np.ascontiguousarray(flat.transpose(0, 2, 3, 1)),

@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from chiaroscuro.artifacts.bounded import read_unzipped
 from chiaroscuro.data.counter import uniforms
 from chiaroscuro.data.dataset import Dataset
-from chiaroscuro.data.text import read_bytes, read_lines
+from chiaroscuro.data.text import read_lines
 from chiaroscuro.errors import InputError, need
 
 __all__ = ["MASK", "PADDING", "UNKNOWN", "Corpus", "Synonyms", "read_corpus", "read_synonyms"]
@@ -183,7 +184,7 @@ def read_corpus(
             f"{vocabulary} and {sentences}."
         ),
     )
-    lines = read_bytes(Path(path)).lower().split(b"\n")[:sentences]
+    lines = read_unzipped(path).lower().split(b"\n")[:sentences]
     found = [words for words in (_WORD.findall(line) for line in lines) if words]
     need(bool(found), lambda: f"`{path}` has no line with a word on it.")
     counts: Counter[bytes] = Counter()

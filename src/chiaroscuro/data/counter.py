@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from chiaroscuro.errors import need
 
-__all__ = ["uniforms", "words"]
+__all__ = ["hashed", "uniforms", "words"]
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
@@ -60,6 +60,18 @@ def uniforms(count: int, *key: ArrayLike) -> NDArray[np.float64]:
         True
     """
     return (words(count, *key) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def hashed(x: NDArray[np.uint64], key: np.uint64) -> NDArray[np.uint64]:
+    """Return a 64-bit hash of each word under a key: SplitMix64's finaliser of their sum.
+
+    Example:
+        >>> a, b = hashed(np.arange(2, dtype=np.uint64), np.uint64(7))
+        >>> bool(a != b)
+        True
+    """
+    with np.errstate(over="ignore"):
+        return _mix(x * np.uint64(_GOLDEN) + key)
 
 
 def _part(value: ArrayLike) -> NDArray[np.uint64]:

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from chiaroscuro.data.counter import words
+from chiaroscuro.data.order import Blocks
 from chiaroscuro.errors import InputError, need
 
-__all__ = ["SPLITS", "Column", "Dataset", "Skipped", "Source", "batch_of_objects"]
+__all__ = ["SPLITS", "Column", "Dataset", "Samples", "Skipped", "Source", "batch_of_objects"]
 
 SPLITS = ("train", "test")
 """`split` holds 0 for the first, 1 for the second, as in an embeddings file."""
@@ -24,7 +25,10 @@ DESCRIPTIVE = ("labels", "coarse_labels", "factors", "ids", "split", "groups")
 ONE_DIMENSIONAL = ("x", "texts", "captions")
 """Inputs that may have one value a row; any other column with one value a row is a note."""
 
-Batch = dict[str, NDArray[Any]]
+_CHECKED_AT_ONCE = 1 << 20
+
+Samples = dict[str, NDArray[Any]]
+"""Arrays of some rows by the name of their column."""
 
 
 @runtime_checkable
@@ -39,7 +43,7 @@ class Column(Protocol):
 class Source(Protocol):
     """What made a data set and can make more of it: fresh views of the same rows."""
 
-    def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Batch:
+    def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Samples:
         """New views of these rows, a pure function of (seed, epoch, row, view)."""
         ...
 
@@ -74,6 +78,8 @@ class Dataset:
         skipped: what was left out when the data were opened.
         source: what can draw fresh views of the rows, if anything can.
         rows: the subset, as rows of the columns; None for all.
+        blocks: how the rows lie in storage, where jumping between them is slow: an epoch then goes
+            block by block.
 
     Example:
         >>> data = Dataset({"x": np.eye(3), "labels": np.array([0, 1, 1])}, class_names=("a", "b"))
@@ -91,6 +97,7 @@ class Dataset:
     skipped: tuple[Skipped, ...] = ()
     source: Source | None = None
     rows: NDArray[np.int64] | None = None
+    blocks: Blocks | None = None
 
     def __post_init__(self) -> None:
         need(bool(self.inputs), f"The data set `{self.name}` needs at least one input column.")
@@ -102,7 +109,7 @@ class Dataset:
     def __len__(self) -> int:
         return _length(self.columns) if self.rows is None else len(self.rows)
 
-    def __getitem__(self, indices: ArrayLike) -> Batch:
+    def __getitem__(self, indices: ArrayLike) -> Samples:
         rows = self._rows(indices)
         return {name: column[rows] for name, column in self.columns.items()} | {"row": rows}
 
@@ -117,7 +124,7 @@ class Dataset:
         )
         return self.columns[name][self._rows(np.arange(len(self)))]
 
-    def draw(self, indices: ArrayLike, *, seed: int, epoch: int, view: int) -> Batch:
+    def draw(self, indices: ArrayLike, *, seed: int, epoch: int, view: int) -> Samples:
         """Fresh views of these samples, where the data can make them (wandering digits do)."""
         if self.source is None:
             raise InputError(f"The data set `{self.name}` is a record: it cannot draw fresh views.")
@@ -191,6 +198,12 @@ class Dataset:
 
     def _maybe(self, name: str) -> NDArray[Any] | None:
         return self.column(name) if name in self.columns else None
+
+    def blocks_now(self) -> Blocks | None:
+        """Return the blocks of the rows of this subset; None where rows are cheap to jump to."""
+        if self.blocks is None or self.rows is None:
+            return self.blocks
+        return self.blocks.of_rows(self.rows)
 
     # ---- subsets ----
 
@@ -348,19 +361,21 @@ def _check(data: Dataset) -> None:
 
 
 def _check_range(data: Dataset, name: str, count: int) -> None:
-    values = data.columns[name][np.arange(len(data.columns[name]))]
     least = 0 if name == "split" else -1
-    need(
-        values.ndim == 1 and values.dtype.kind in "iu",
-        lambda: (
-            f"`{name}` of `{data.name}` needs one whole number a row; received {values.dtype} of "
-            f"shape {values.shape}."
-        ),
-    )
-    need(
-        values.size == 0 or (int(values.min()) >= least and int(values.max()) < count),
-        lambda: (
-            f"`{name}` of `{data.name}` needs numbers from {least} to {count - 1}, one for each "
-            f"name{' and -1 for unknown' * (least < 0)}; received {values.min()} to {values.max()}."
-        ),
-    )
+    for start in range(0, n := len(data.columns[name]), _CHECKED_AT_ONCE):
+        values = data.columns[name][np.arange(start, min(n, start + _CHECKED_AT_ONCE))]
+        need(
+            values.ndim == 1 and values.dtype.kind in "iu",
+            lambda values=values: (
+                f"`{name}` of `{data.name}` needs one whole number a row; received {values.dtype} "
+                f"of shape {(n, *values.shape[1:])}."
+            ),
+        )
+        need(
+            values.size == 0 or (int(values.min()) >= least and int(values.max()) < count),
+            lambda values=values: (
+                f"`{name}` of `{data.name}` needs numbers from {least} to {count - 1}, one for "
+                f"each name{' and -1 for unknown' * (least < 0)}; received {values.min()} to "
+                f"{values.max()}."
+            ),
+        )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chiaroscuro.data.counter import uniforms, words
-from chiaroscuro.data.dataset import Batch, Column, Dataset
+from chiaroscuro.data.dataset import Column, Dataset, Samples
 from chiaroscuro.data.extras import bring
 from chiaroscuro.errors import need
 
@@ -162,7 +162,7 @@ class WanderingDigits:
 
     # ---- drawing ----
 
-    def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Batch:
+    def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Samples:
         """Fresh drawings of the handwriting of these rows, with their factors."""
         # view 0 of the stream is the fixed drawing: no fresh one repeats it
         images, factors = self.render(rows, seed=seed, epoch=epoch, view=view + 1)

@@ -1,14 +1,19 @@
-"""A folder of pictures: class subfolders or flat, in sorted order; what is broken is listed."""
+"""A folder of images: class subfolders or flat, in sorted order; what is broken is listed."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from chiaroscuro.data.dataset import SPLITS, Column, Dataset, batch_of_objects, relative
+from chiaroscuro.data.dataset import SPLITS, Column, Dataset, Skipped, relative
+from chiaroscuro.data.index import Index, indexed
 from chiaroscuro.data.pictures import EXTENSIONS, Pictures, load_pictures
+from chiaroscuro.data.places import inside
+from chiaroscuro.data.text import Strings
 from chiaroscuro.errors import InputError, need
 
 __all__ = ["read_folder"]
@@ -17,23 +22,29 @@ SIDES = {"train": 0, "training": 0, "test": 1, "val": 1, "valid": 1, "validation
 
 
 def read_folder(
-    path: str | Path, size: int | None = None, cache: bool = False, check: str = "decode"
+    path: str | Path,
+    size: int | None = None,
+    cache: bool = False,
+    check: str = "decode",
+    outside: bool = False,
 ) -> Dataset:
-    """The pictures under a folder.
+    """Read the images under a folder.
 
     `folder/cat/1.png` has the class `cat`, its topmost folder; `folder/1.png` has none.
     `folder/train/cat/1.png` and `folder/test/cat/1.png` are also split, with `val` as the test side
     where there is no `test`; then nothing may lie beside the sides, and a side alone is no class
     either. The order is that of the sorted paths, the same on every machine.
-    Hidden files and files that are not called pictures are no part of the data; a file that is
-    called one and cannot be read is skipped, counted and listed in `data.skipped`.
+    Hidden files and files that are not called images are no part of the data; a file that is
+    called one and cannot be read is skipped, counted and listed in `data.skipped`. What opening
+    learns of 10,000 images or more is kept in the user's cache, until a file is added or removed.
 
     Args:
         path: the folder.
-        size: bring every picture to `size` x `size`; needed where sizes differ.
-        cache: keep decoded pictures in memory, instead of decoding when a batch is read.
-        check: "decode" (default) reads every picture once when opening, "header" only its header,
-            "none" nothing: then a broken picture stops the batch that meets it, with its name.
+        size: bring every image to `size` x `size`; needed where sizes differ.
+        cache: keep decoded images in memory, instead of decoding when a batch is read.
+        check: "decode" (default) reads every image once when opening, "header" only its header,
+            "none" nothing: then a broken image stops the batch that meets it, with its name.
+        outside: follow links to files outside the folder.
 
     Example:
         >>> import tempfile
@@ -47,49 +58,119 @@ def read_folder(
     """
     root = Path(path)
     need(root.is_dir(), lambda: f"`{root}` is not a folder that is there.")
-    files = _files(root)
+    index = indexed(
+        ["folder", os.path.abspath(root), size, check, outside],
+        "name_ends",
+        lambda: _index(root, size, check, outside),
+        lambda then: [_stamp(folder) for folder, _ in then],
+    )
+    arrays = index.arrays
+    names = Strings(arrays["names"], arrays["name_ends"])
+    images: Column = Pictures(_Files(root, names), size)
+    if cache:
+        images = images[np.arange(len(images))]
+    columns: dict[str, Column] = {"images": images, "ids": names}
+    columns |= {name: arrays[name] for name in ("labels", "split") if name in arrays}
+    return Dataset(
+        columns,
+        name=root.name,
+        class_names=tuple(index.notes["class_names"]),
+        skipped=tuple(Skipped(*one) for one in index.notes["skipped"]),
+    )
+
+
+class _Files:
+    """The paths of files under a folder, by row."""
+
+    def __init__(self, root: Path, names: Strings) -> None:
+        self.root, self.names = root, names
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, row: int, /) -> Path:
+        return self.root / self.names[np.array([row])][0]
+
+
+def _stamp(folder: str) -> list[Any]:
+    """A folder and when a name in it last changed."""
+    try:
+        return [folder, os.stat(folder).st_mtime_ns]
+    except OSError:
+        return [folder, None]
+
+
+def _index(root: Path, size: int | None, check: str, outside: bool) -> Index:
+    """Walk the folder and check its images."""
+    files, folders = _files(root)
     names = [relative(file, root) for file in files]
     if not files:
-        raise InputError(f"`{root}` holds no pictures: no file ends in {', '.join(EXTENSIONS)}.")
-    images, rows, skipped = load_pictures(Pictures(files, size), names, cache=cache, check=check)
+        raise InputError(f"`{root}` holds no images: no file ends in {', '.join(EXTENSIONS)}.")
+    regular, links = _regular(files, names, root, outside)
+    images = Pictures([files[row] for row in regular], size)
+    _, good, broken = load_pictures(images, [names[row] for row in regular], check=check)
+    skipped = [*links, *broken]
+    rows = np.array(regular, np.int64)[good]
     need(
         len(rows) > 0,
         lambda: (
-            f"None of the {len(files)} pictures in `{root}` can be read; the first, "
+            f"None of the {len(files)} images in `{root}` can be read; the first, "
             f"`{skipped[0].path}`: {skipped[0].reason}"
         ),
     )
-    inside = [name.split("/") for name in names]
-    sides = {parts[0] for parts in inside if len(parts) > 1 and parts[0].lower() in SIDES}
+    parts = [name.split("/") for name in names]
+    sides = {one[0] for one in parts if len(one) > 1 and one[0].lower() in SIDES}
     split = any(SIDES[side.lower()] for side in sides)  # a training side alone is the whole
     if sides:
         _nothing_beside(root, sides, names)
     if split:
         _one_test_side(root, sides)
-    folders = [(parts[1:-1] if sides else parts[:-1])[:1] for parts in inside]
-    columns: dict[str, Column] = {"images": images, "ids": batch_of_objects(names[r] for r in rows)}
-    classes = tuple(sorted({folder[0] for folder in folders if folder}))
-    if classes:
-        place = {name: label for label, name in enumerate(classes)}
-        labels = [place[folder[0]] if folder else -1 for folder in folders]
-        columns["labels"] = np.array(labels, np.int64)[rows]
+    classes = [(one[1:-1] if sides else one[:-1])[:1] for one in parts]
+    block, ends = Strings.packed(names[row] for row in rows)
+    arrays: dict[str, NDArray[Any]] = {"names": block, "name_ends": ends}
+    class_names = tuple(sorted({one[0] for one in classes if one}))
+    if class_names:
+        place = {name: label for label, name in enumerate(class_names)}
+        labels = [place[one[0]] if one else -1 for one in classes]
+        arrays["labels"] = np.array(labels, np.int64)[rows]
     if split:
-        side = [SIDES[parts[0].lower()] for parts in inside]
-        columns["split"] = np.array(side, np.uint8)[rows]
-    return Dataset(columns, name=root.name, class_names=classes, skipped=skipped)
+        arrays["split"] = np.array([SIDES[one[0].lower()] for one in parts], np.uint8)[rows]
+    notes = {"class_names": class_names, "skipped": [(one.path, one.reason) for one in skipped]}
+    return Index(arrays, notes, [_stamp(folder) for folder in folders])
 
 
-def _files(root: Path) -> list[Path]:
-    """Every picture below the root by its path; links to folders are not followed: no circles."""
-    found = []
+def _files(root: Path) -> tuple[list[Path], list[str]]:
+    """Every image below the root by its path, and every folder; links to folders are not followed:
+    no circles."""
+    images, folders = [], []
     for folder, inner, names in os.walk(root):
         inner[:] = [name for name in inner if not name.startswith(".")]
-        found += [
+        folders.append(os.path.abspath(folder))
+        images += [
             Path(folder) / name
             for name in names
             if not name.startswith(".") and name.lower().endswith(EXTENSIONS)
         ]
-    return sorted(found, key=lambda file: relative(file, root))
+    return sorted(images, key=lambda file: relative(file, root)), folders
+
+
+def _regular(
+    files: list[Path], names: list[str], root: Path, outside: bool
+) -> tuple[list[int], list[Skipped]]:
+    """The rows of regular files in the folder, and the others with a reason."""
+    rows, others = [], []
+    for row, file in enumerate(files):
+        try:
+            if file.is_symlink() or not file.is_file():
+                inside(file, root, outside)
+            names[row].encode()
+            rows.append(row)
+        except InputError as error:
+            others.append(Skipped(names[row], str(error)))
+        except UnicodeEncodeError:
+            shown = names[row].encode("utf-8", "replace").decode()
+            others.append(Skipped(shown, "its name is not UTF-8"))
+    return rows, others
 
 
 def _nothing_beside(root: Path, sides: set[str], names: list[str]) -> None:
@@ -98,7 +179,7 @@ def _nothing_beside(root: Path, sides: set[str], names: list[str]) -> None:
     need(
         not beside,
         lambda: (
-            f"`{root}` is split into {listed} and needs every picture in there; {len(beside)} of "
+            f"`{root}` is split into {listed} and needs every image in there; {len(beside)} of "
             f"{len(names)} lie outside, the first is `{beside[0]}`. Move them away; a class of "
             "such a name needs another."
         ),

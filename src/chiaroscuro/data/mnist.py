@@ -6,11 +6,12 @@ import gzip
 import math
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from chiaroscuro.artifacts.bounded import fits, open_regular
 from chiaroscuro.data.dataset import Column, Dataset
 from chiaroscuro.data.pictures import as_images
 from chiaroscuro.errors import InputError, need
@@ -30,7 +31,6 @@ FASHION_CLASSES = (
 DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package `dataset-fashion-mnist` puts the four files."""
 
-MAX_BYTES = 1 << 33
 _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
@@ -82,9 +82,7 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     """
     path = Path(path)
     try:
-        with path.open("rb") as probe:
-            zipped = probe.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if zipped else path.open("rb") as file:
+        with open_regular(path) as opened, _unzipped(opened) as file:
             head = file.read(4)
             need(
                 len(head) == 4 and head[:2] == b"\0\0" and head[2] in _TYPES and 1 <= head[3] <= 8,
@@ -95,10 +93,7 @@ def read_idx(path: str | Path) -> NDArray[Any]:
             shape = tuple(int(side) for side in np.frombuffer(sides, ">u4"))
             dtype = np.dtype(_TYPES[head[2]])
             expected = math.prod(shape) * dtype.itemsize
-            need(
-                expected <= MAX_BYTES,
-                lambda: f"`{path}` claims {expected} bytes; at most {MAX_BYTES} are read.",
-            )
+            fits(f"`{path}`", expected)
             content = file.read(expected + 1)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"`{path}` is a damaged gzip file: {error}") from error
@@ -111,6 +106,12 @@ def read_idx(path: str | Path) -> NDArray[Any]:
     )
     array = np.frombuffer(content, dtype).reshape(shape)
     return array.astype(dtype.newbyteorder("="))
+
+
+def _unzipped(file: IO[bytes]) -> IO[bytes]:
+    zipped = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return gzip.open(file) if zipped else file  # type: ignore[return-value]
 
 
 def _find(root: Path, name: str) -> Path | None:

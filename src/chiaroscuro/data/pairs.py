@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chiaroscuro.data.arrays import load_arrays
+from chiaroscuro.data.arrays import load_arrays, numbered
 from chiaroscuro.data.dataset import Column, Dataset, Skipped, batch_of_objects
 from chiaroscuro.data.pictures import Pictures, as_images, load_pictures
+from chiaroscuro.data.places import inside
 from chiaroscuro.data.text import read_lines
 from chiaroscuro.errors import InputError, need
 
@@ -32,8 +33,9 @@ def read_pairs(
     cache: bool = False,
     test: float | None = None,
     pictures: bool = True,
+    outside: bool = False,
 ) -> Dataset:
-    """Pictures and their texts from a JSONL file.
+    """Read images and their texts from a JSONL file.
 
     A line gives its texts under `captions`, `texts`, `caption` or `text`: a string or a list of
     them, the first being the original. Its picture is a path under `image` (or `path`, `file`),
@@ -54,6 +56,7 @@ def read_pairs(
         cache: keep pictures from files in memory.
         test: share of the held-out side of a split, as `with_split` makes it; None makes none.
         pictures: False takes the texts alone: sentences, each with its rewrites.
+        outside: allow lines to name images outside the folder of the file.
 
     Example:
         >>> import tempfile
@@ -78,14 +81,12 @@ def read_pairs(
     if not pictures:
         need(images is None, "`pairs(pictures=False)` takes no pictures; `images` names some.")
     elif images is None and image_key is not None:
-        found = [_file(path, n, record, image_key) for n, record in records]
-        names = [f"line {n}: {file}" for (n, _), file in zip(records, found, strict=True)]
-        columns["images"], rows, skipped = load_pictures(Pictures(found, size), names, cache=cache)
+        files = _Named(path.parent, [_file(path, n, r, image_key) for n, r in records], outside)
+        names = [f"line {n}: {file}" for (n, _), file in zip(records, files.names, strict=True)]
+        columns["images"], rows, skipped = load_pictures(Pictures(files, size), names, cache=cache)
         need(
             len(rows) > 0,
-            lambda: (
-                f"None of the {len(names)} pictures of `{path}` can be read: {skipped[0].reason}"
-            ),
+            lambda: f"None of the {len(names)} images of `{path}` can be read: {skipped[0].reason}",
         )
     else:
         arrays = load_arrays(npz := _archive(path, images))
@@ -105,17 +106,29 @@ def read_pairs(
     class_names: tuple[str, ...] = ()
     classes = _shared([record for _, record in records], CLASS_KEYS)
     if classes is not None:
-        names_found, numbers = np.unique(classes[rows], return_inverse=True)
-        columns["labels"], class_names = numbers, tuple(names_found.tolist())
+        columns["labels"], class_names = numbered("labels", classes[rows])
     name = path.name.split(".")[0]
     data = Dataset(columns, name=name, class_names=class_names, skipped=skipped)
     return data if test is None else data.with_split(test)
 
 
-class _Rows:
-    """The rows of an array that the lines name, without copying the pictures."""
+class _Named:
+    """Paths that data name, by row; one that leads out of their folder is refused when read."""
 
-    def __init__(self, array: NDArray[Any], places: NDArray[np.int64]) -> None:
+    def __init__(self, root: Path, names: list[str], outside: bool) -> None:
+        self.root, self.names, self.outside = root, names, outside
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, row: int, /) -> Path:
+        return inside(self.root / self.names[row], self.root, self.outside)
+
+
+class _Rows:
+    """The rows of an array that the lines name, without copying the images."""
+
+    def __init__(self, array: Column, places: NDArray[np.int64]) -> None:
         self.array = array
         self.places = places
 
@@ -131,7 +144,7 @@ def _records(path: Path) -> Any:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"`{path}` line {number} is no JSON: {error}") from None
+            raise InputError(f"`{path}` line {number} is no JSON: {str(error)[:200]}") from None
         if not isinstance(record, dict):
             raise InputError(
                 f"`{path}` line {number} needs a JSON object; it has a {type(record).__name__}."
@@ -142,7 +155,7 @@ def _records(path: Path) -> Any:
 def _captions(path: Path, number: int, record: dict[str, Any]) -> tuple[str, ...]:
     found = next((record[key] for key in TEXT_KEYS if key in record), None)
     texts = (found,) if isinstance(found, str) else tuple(found) if isinstance(found, list) else ()
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+    if not texts or not all(_is_text(text) for text in texts):
         raise InputError(
             f"`{path}` line {number} needs a text, or a list of texts, under "
             f"{', '.join(f'`{key}`' for key in TEXT_KEYS[:4])}; it has {sorted(record)[:8]}."
@@ -150,11 +163,18 @@ def _captions(path: Path, number: int, record: dict[str, Any]) -> tuple[str, ...
     return texts
 
 
-def _file(path: Path, number: int, record: dict[str, Any], key: str) -> Path:
+def _is_text(text: Any) -> bool:
+    """Whether a text has anything on it and no half of a surrogate pair."""
+    if not isinstance(text, str) or not text.strip():
+        return False
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _file(path: Path, number: int, record: dict[str, Any], key: str) -> str:
     name = record.get(key)
     if not isinstance(name, str):
         raise InputError(f"`{path}` line {number} needs a path under `{key}`, as line 1 has.")
-    return path.parent / name
+    return name
 
 
 def _archive(path: Path, images: str | Path | None) -> Path:

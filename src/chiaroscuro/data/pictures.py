@@ -9,11 +9,12 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from chiaroscuro.artifacts.bounded import open_regular
 from chiaroscuro.data.dataset import Column, Skipped
 from chiaroscuro.data.extras import bring
 from chiaroscuro.errors import ChiaroError, need
@@ -47,12 +48,10 @@ def decode(encoded: Encoded, size: int | None = None) -> NDArray[np.uint8]:
         >>> decode(b"P6 2 1 255 " + bytes(range(6))).tolist()
         [[[0, 1, 2], [3, 4, 5]]]
     """
-    Image = bring("PIL.Image", "Reading pictures", "pillow")
-    name = (
-        f"`{encoded}`" if not isinstance(encoded, bytes) else f"A picture of {len(encoded)} bytes"
-    )
+    Image = bring("PIL.Image", "Reading images", "pillow")
+    name = f"`{encoded}`" if not isinstance(encoded, bytes) else f"An image of {len(encoded)} bytes"
     try:
-        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as file:
+        with _source(encoded) as source, Image.open(source) as file:
             w, h = file.size
             need(
                 0 < w * h <= MAX_PIXELS,
@@ -62,15 +61,20 @@ def decode(encoded: Encoded, size: int | None = None) -> NDArray[np.uint8]:
     except (*_BROKEN, Image.DecompressionBombError) as error:
         if isinstance(error, ChiaroError):
             raise
-        if isinstance(error, FileNotFoundError):
-            raise ChiaroError(f"{name} is not there.") from None
+        unknown = isinstance(error, Image.UnidentifiedImageError)
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ChiaroError(f"{name} cannot be decoded as a picture: {reason}") from error
+        reason = "it is in no format that is known here" if unknown else reason
+        raise ChiaroError(f"{name} cannot be decoded as an image: {reason}") from error
+
+
+def _source(encoded: Encoded) -> IO[bytes]:
+    """The bytes as a file, or the file if it is a regular one: a pipe would wait for ever."""
+    return io.BytesIO(encoded) if isinstance(encoded, bytes) else open_regular(encoded)
 
 
 def _rgb(file: Any) -> Any:
-    ImageOps = bring("PIL.ImageOps", "Reading pictures", "pillow")
-    Image = bring("PIL.Image", "Reading pictures", "pillow")
+    ImageOps = bring("PIL.ImageOps", "Reading images", "pillow")
+    Image = bring("PIL.Image", "Reading images", "pillow")
     if file.mode.startswith(("I", "F")):  # 16 bits and more: Pillow's own conversion would clip
         values = np.asarray(file, dtype=np.float64)
         top = 65535.0 if values.max(initial=0.0) > 255 else 255.0
@@ -86,8 +90,8 @@ def _rgb(file: Any) -> Any:
 def _fit(picture: Any, size: int | None) -> Any:
     if size is None or picture.size == (size, size):
         return picture
-    ImageOps = bring("PIL.ImageOps", "Reading pictures", "pillow")
-    Image = bring("PIL.Image", "Reading pictures", "pillow")
+    ImageOps = bring("PIL.ImageOps", "Reading images", "pillow")
+    Image = bring("PIL.Image", "Reading images", "pillow")
     return ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)
 
 
@@ -124,10 +128,10 @@ class Pictures:
         )
         self.encodings = encodings
         self.size = size
-        self.rows = np.arange(len(encodings)) if rows is None else rows
+        self.rows = rows
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.encodings) if self.rows is None else len(self.rows)
 
     def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.uint8]:
         if len(rows) == 0:
@@ -136,7 +140,7 @@ class Pictures:
         return _stack([decode(self.encoded(int(row)), self.size) for row in rows])
 
     def encoded(self, row: int) -> Encoded:
-        return self.encodings[int(self.rows[row])]
+        return self.encodings[row if self.rows is None else int(self.rows[row])]
 
 
 def load_pictures(
@@ -173,7 +177,8 @@ def load_pictures(
     good = [seen[row] for row in rows]
     if cache and check != "header":
         return _stack([one for one in good if isinstance(one, np.ndarray)]), rows, skipped
-    kept = Pictures(pictures.encodings, pictures.size, pictures.rows[rows])
+    chosen = rows if pictures.rows is None else pictures.rows[rows]
+    kept = Pictures(pictures.encodings, pictures.size, chosen if skipped else pictures.rows)
     if cache:
         return kept[np.arange(len(rows))], rows, skipped
     if check == "decode" and pictures.size is None:
@@ -181,37 +186,92 @@ def load_pictures(
     return kept, rows, skipped
 
 
-def as_images(array: NDArray[Any], name: str = "images") -> NDArray[np.uint8]:
-    """The array as (n, h, w, 3) uint8, grey repeated without a copy, channels last.
+CHANNELS = range(1, 14)
+"""Channels that an image may have: grey, colour, and up to 13 bands of a satellite."""
 
-    (n, h, w) and (n, h, w, 1) are grey; (n, 3, h, w) and (n, 1, h, w) are channels first, unless
-    the last dimension is itself 1 or 3.
+
+def as_images(array: NDArray[Any], name: str = "images") -> Column:
+    """Return the array as a column of images (n, h, w, c): channels last, grey as three.
+
+    (n, h, w) and (n, h, w, 1) are grey, repeated to three channels without a copy; 2 to 13
+    channels are as they are. Where the last dimension is no number of channels and the second is,
+    channels come first. uint8 stays; uint16 is divided by 65,535 when it is read, and floats need
+    to be in [0, 1]: both come as float32.
+
+    Args:
+        array: uint8, uint16 or floats.
+        name: what it is called, for the sentences.
 
     Example:
         >>> as_images(np.zeros((5, 8, 8), np.uint8)).shape
         (5, 8, 8, 3)
-        >>> as_images(np.zeros((5, 3, 8, 8), np.uint8)).shape
-        (5, 8, 8, 3)
+        >>> as_images(np.zeros((5, 4, 16, 16), np.uint8)).shape
+        (5, 16, 16, 4)
+        >>> float(as_images(np.full((2, 8, 8, 13), 65535, np.uint16))[np.array([0])].max())
+        1.0
     """
+    kind = array.dtype
     need(
-        array.dtype == np.uint8,
+        kind == np.uint8 or kind == np.uint16 or kind.kind == "f",
         lambda: (
-            f"`{name}` needs uint8 from 0 to 255; received {array.dtype}"
+            f"`{name}` needs uint8, uint16 or floats in [0, 1]; received {kind}"
             + (f" from {array.min():g} to {array.max():g}" if _numeric(array) else "")
-            + ". Numbers that are no pictures go under `x`."
+            + ". Numbers that are no images go under `x`."
         ),
     )
     if array.ndim == 3:
         array = array[..., None]
+    last, first = (array.shape[-1], array.shape[1]) if array.ndim == 4 else (0, 0)
     need(
-        array.ndim == 4 and (array.shape[-1] in (1, 3) or array.shape[1] in (1, 3)),
+        last in CHANNELS or first in CHANNELS,
         lambda: (
-            f"`{name}` needs shape (n, h, w, 3), (n, 3, h, w) or (n, h, w); received {array.shape}."
+            f"`{name}` needs shape (n, h, w, c), (n, c, h, w) or (n, h, w) with 1 to "
+            f"{CHANNELS[-1]} channels; received {array.shape}."
         ),
     )
-    if array.shape[-1] not in (1, 3):
+    if last not in (1, 3) and (first in (1, 3) or last not in CHANNELS):
         array = np.moveaxis(array, 1, -1)
-    return array if array.shape[-1] == 3 else np.broadcast_to(array, (*array.shape[:-1], 3))
+    if array.shape[-1] == 1:
+        array = np.broadcast_to(array, (*array.shape[:-1], 3))
+    return array if kind == np.uint8 else UnitImages(array, name)
+
+
+class UnitImages:
+    """A column of images in uint16 or floats, given as float32 in [0, 1].
+
+    Args:
+        array: (n, h, w, c).
+        name: what it is called, for the sentences.
+    """
+
+    def __init__(self, array: NDArray[Any], name: str = "images") -> None:
+        self.array = array
+        self.name = name
+        self.top = 65535.0 if array.dtype == np.uint16 else 1.0
+        self.ndim = array.ndim
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.float32]:
+        images = np.ascontiguousarray(self.array[rows], np.float32)
+        if self.top > 1:
+            return images / np.float32(self.top)
+        need(
+            bool(((images >= 0) & (images <= 1)).all()),
+            lambda: (
+                f"`{self.name}` needs floats in [0, 1]; received {images.min():g} to "
+                f"{images.max():g} in row {_outside(images, rows)}. Rescale them first, for "
+                f"example `(a - a.min()) / (a.max() - a.min())`; numbers that are no images go "
+                "under `x`."
+            ),
+        )
+        return images
+
+
+def _outside(images: NDArray[np.float32], rows: NDArray[np.int64]) -> int:
+    inside = ((images >= 0) & (images <= 1)).reshape(len(images), -1).all(axis=1)
+    return int(rows[int(np.argmin(inside))])
 
 
 def _numeric(array: NDArray[Any]) -> bool:
@@ -219,11 +279,13 @@ def _numeric(array: NDArray[Any]) -> bool:
 
 
 def _header(encoded: Encoded, size: int | None) -> tuple[int, ...]:
-    Image = bring("PIL.Image", "Reading pictures", "pillow")
+    Image = bring("PIL.Image", "Reading images", "pillow")
     try:
-        with Image.open(io.BytesIO(encoded) if isinstance(encoded, bytes) else encoded) as file:
+        with _source(encoded) as source, Image.open(source) as file:
             return (*file.size[::-1], 3) if size is None else (size, size, 3)
     except (*_BROKEN, Image.DecompressionBombError) as error:
+        if isinstance(error, ChiaroError):
+            raise
         raise ChiaroError(f"the header cannot be read: {error}") from error
 
 

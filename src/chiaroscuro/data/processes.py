@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from chiaroscuro.data.dataset import Batch, Dataset
+from chiaroscuro.data.dataset import Dataset, Samples
 from chiaroscuro.data.laws import Delta, Law, Uniform
 from chiaroscuro.data.mixings import Mixing
 from chiaroscuro.data.spaces import Box, Space, Sphere
@@ -231,7 +231,7 @@ class Process:
     def _truth(self) -> Array:
         return self._latents(ByRow(np.arange(self.n), self.seed))
 
-    def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Batch:
+    def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Samples:
         """The anchors of these rows (view 0) or fresh positives, with their true latents."""
         z = self._truth[rows]
         if view > 0:

@@ -1,324 +1,434 @@
-"""Tar archives in the manner of webdataset: files that share a key are one sample.
+"""Tar archives in the format of webdataset: files that share a key are one sample.
 
-`a/0001.jpg`, `a/0001.txt` and `a/0001.cls` are the picture, the text and the class of sample
-`a/0001`. `read_tar` indexes archives on disk and reads any sample at once; `TarStream` reads from
-beginning to end, as one must where seeking is slow or the archive is compressed.
+`a/0001.jpg`, `a/0001.txt` and `a/0001.cls` are the image, the text and the class of sample
+`a/0001`. An archive is indexed once and then any sample is read at once. An archive that does not
+end as one must is refused: what is missing would be lost without a word.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import glob
+import io
 import json
-import re
 import tarfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chiaroscuro.data.counter import words
-from chiaroscuro.data.dataset import Batch, Column, Dataset, Skipped, batch_of_objects
-from chiaroscuro.data.pictures import EXTENSIONS, Pictures, decode, load_pictures
+from chiaroscuro.artifacts.bounded import open_regular
+from chiaroscuro.data.arrays import numbered
+from chiaroscuro.data.dataset import Column, Dataset, Skipped
+from chiaroscuro.data.extras import bring
+from chiaroscuro.data.index import Index, indexed
+from chiaroscuro.data.order import Blocks
+from chiaroscuro.data.pictures import EXTENSIONS, Pictures, load_pictures
+from chiaroscuro.data.shards import Shard, shards
+from chiaroscuro.data.text import Strings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["TarStream", "read_tar", "shards", "tar_samples"]
+__all__ = ["read_tar", "tar_samples", "write_tars"]
 
 TEXT_KEYS = ("captions", "texts", "caption", "text")
-MAX_SHARDS = 100_000
+MAX_NOTE = 16 << 20
+"""Bytes of a text, class or json of one sample."""
+
 _PICTURE = tuple(extension[1:] for extension in EXTENSIONS)
-_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
-_BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError)
+_NOTES = ("txt", "cls", "json")
+_LONG = (
+    *(tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE),
+    *(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK),
+)
+_MAX_LONG = 1 << 20
+_BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, OverflowError)
 
-Sample = dict[str, Any]
+Note = dict[str, Any]
 
 
-def shards(spec: str | Path) -> list[Path]:
-    """The archives that a text names, sorted: a file, a folder of them, `a-{000..009}.tar`,
-    `a-*.tar`.
+def read_tar(
+    path: str | Path,
+    size: int | None = None,
+    cache: bool = False,
+    check: str = "decode",
+    buffer: int | None = None,
+    texts: bool = True,
+) -> Dataset:
+    """Read the samples of archives as a data set with random access.
 
-    Example:
-        >>> [path.name for path in shards("a-{08..10}.tar")]
-        ['a-08.tar', 'a-09.tar', 'a-10.tar']
+    Images (`.jpg`, `.png`, ...) are decoded when a batch asks for them; `.txt` is the text, `.cls`
+    the label, `.json` may hold `caption`, `captions`, `text` and `label`. A sample without an image
+    or with a broken one is skipped and listed; one without a label has the label -1. What opening
+    learns of 10,000 samples or more is kept in the user's cache, until an archive changes.
+
+    Compressed archives and those on another machine (through fsspec) are copied into the user's
+    cache when they are needed, and an epoch then goes archive by archive: see `BlockOrder`.
+
+    Args:
+        path: see `shards`.
+        size, cache, check: as for a folder of images.
+        buffer: go archive by archive, shuffling among this many samples; None does so only for
+            archives that are copied, with 4096.
+        texts: whether to read the texts; if so, all samples need one or none.
     """
-    if Path(spec).is_dir():
-        found = sorted(Path(spec).glob("*.tar"))
-        need(bool(found), lambda: f"`{spec}` holds no `.tar`.")
-        return found
-    names = [str(spec)]
-    while match := _RANGE.search(names[0]):
-        low, high = match.groups()
-        count = (int(high) - int(low) + 1) * len(names)
+    parts = shards(path)
+    index = indexed(
+        ["tar", [part.stamp()[0] for part in parts], size, check],
+        "start",
+        lambda: _index(path, parts, size, check),
+        lambda _: [part.stamp() for part in parts],
+    )
+    arrays, notes = index.arrays, index.notes
+    skipped = tuple(Skipped(*one) for one in notes["skipped"])
+    members = _Members(parts, arrays["shard"], arrays["start"], arrays["length"])
+    images: Column = Pictures(members, size)
+    if cache:
+        images = images[np.arange(len(images))]
+    columns: dict[str, Column] = {
+        "images": images,
+        "ids": Strings(arrays["keys"], arrays["key_ends"]),
+    }
+    if "caption_ends" in arrays and texts:
+        n_without = notes["without_text"]
         need(
-            0 < count <= MAX_SHARDS,
-            lambda count=count: f"`{spec}` names {count} archives; 1 to {MAX_SHARDS} are read.",
+            n_without == 0,
+            lambda: (
+                f"{n_without} of {len(members)} samples of `{path}` have no text, the first is "
+                f"`{notes['first_without_text']}`. Add texts, or pass `texts=False` to read the "
+                "images alone."
+            ),
         )
-        filled = [str(i).zfill(len(low)) for i in range(int(low), int(high) + 1)]
-        names = [_RANGE.sub(number, name, count=1) for name in names for number in filled]
-    if any(mark in names[0] for mark in "*?["):
-        names = sorted(path for name in names for path in glob.glob(name))
-        need(bool(names), lambda: f"`{spec}` matches no file.")
-    return [Path(name) for name in names]
+        captions = arrays["captions"], arrays["caption_ends"]
+        columns["texts"] = Strings(*captions, _first)
+        columns["captions"] = Strings(*captions, _all)
+    if "labels" in arrays:
+        columns["labels"] = arrays["labels"]
+    copied = any(part.is_copied for part in parts)
+    sizes = np.bincount(arrays["shard"], minlength=len(parts)).astype(np.int64)
+    blocks = Blocks(sizes[sizes > 0], buffer or 4096) if copied or buffer is not None else None
+    name = str(path).rstrip("/").rpartition("/")[2].split(".")[0].split("{")[0] or "tar"
+    classes = tuple(notes["class_names"])
+    return Dataset(columns, name, classes, skipped=skipped, blocks=blocks)
 
 
-def tar_samples(path: str | Path) -> Iterator[Sample]:
-    """The samples of one archive in its order: `{"__key__": ..., "jpg": bytes, "txt": bytes}`.
+def tar_samples(path: str | Path) -> Iterator[dict[str, Any]]:
+    """Give the samples of one archive in its order: `{"__key__": ..., "jpg": bytes, ...}`.
 
     Only regular files are looked at; nothing is written to disk, so a name like `../x` is a key
     like any other.
     """
-    for key, fields in _grouped(Path(path), "r|*"):
-        yield {"__key__": key, **{kind: content for kind, (content, _) in fields.items()}}
+    local = Shard(str(path)).local()
+    for key, fields in _grouped(local, str(path)):
+        with open_regular(local) as file:
+            sample: dict[str, Any] = {"__key__": key}
+            for kind, (start, length) in fields.items():
+                file.seek(start)
+                sample[kind] = file.read(length)
+        yield sample
 
 
-def read_tar(
-    path: str | Path, size: int | None = None, cache: bool = False, check: str = "decode"
-) -> Dataset:
-    """The samples of uncompressed archives as a data set with random access.
-
-    Pictures (`.jpg`, `.png`, ...) are read when a batch asks for them; `.txt` is the text, `.cls`
-    the label, `.json` may hold `caption`, `captions`, `text`, `label` and `id`. A sample without a
-    picture or with a broken one is skipped and listed.
-
-    Args:
-        path: see `shards`.
-        size, cache, check: as for a folder of pictures.
-    """
-    found: list[tuple[str, Path, int, int]] = []
-    notes: list[Sample] = []
-    skipped: list[Skipped] = []
-    for shard in shards(path):
-        for key, fields in _grouped(shard, "r:"):
-            member = next((fields[kind][1] for kind in fields if kind in _PICTURE), None)
-            if member is None:
-                skipped.append(Skipped(f"{shard.name}:{key}", f"no picture among {sorted(fields)}"))
-                continue
-            try:
-                notes.append(_notes(fields))
-            except ChiaroError as error:
-                skipped.append(Skipped(f"{shard.name}:{key}", str(error)))
-                continue
-            found.append((key, shard, *member))
-    need(
-        bool(found),
-        lambda: (
-            f"`{path}` holds no sample with a picture; {len(skipped)} samples without were seen."
-        ),
-    )
-    members = _Members([(shard, start, length) for _, shard, start, length in found])
-    names = [f"{shard.name}:{key}" for key, shard, _, _ in found]
-    images, rows, broken = load_pictures(Pictures(members, size), names, cache=cache, check=check)
-    need(len(rows) > 0, lambda: f"None of the {len(found)} pictures of `{path}` can be read.")
-    columns: dict[str, Column] = {
-        "images": images,
-        "ids": batch_of_objects(found[row][0] for row in rows),
-    }
-    kept = [notes[row] for row in rows]
-    columns |= _columns(kept)
-    return Dataset(columns, Path(path).name.split(".")[0], skipped=(*skipped, *broken))
-
-
-@dataclasses.dataclass(eq=False)
-class TarStream:
-    """Archives read from beginning to end, shuffled in passing.
-
-    Each epoch takes the archives in its own order and passes samples through a buffer, from which a
-    random one leaves as another comes in. The sequence is a function of (seed, epoch) alone. Every
-    rank reads it all and decodes its own part of each batch: the batches of the ranks, put
-    together, are the batches of one rank. A sample that cannot be read is left out of its batch and
-    listed in `skipped`; where every rank needs the same number of samples, use `read_tar`, which
-    knows its broken pictures beforehand.
+def write_tars(data: Dataset, out: str | Path, samples: int = 1000, quality: int = 0) -> list[Path]:
+    """Write images, texts and labels of a data set as archives that `webdataset` reads too.
 
     Args:
-        spec: see `shards`; compressed archives (`.tar.gz`) are fine.
-        size: as in `decode`.
-        seed: of the shuffling.
-        buffer: samples held back; 1 keeps the order of the archives, which are not shuffled either.
+        data: with `images` in uint8; `texts` or `captions`, and `labels`, are written if there.
+        out: a folder, made if need be; its archives are called `shard-000000.tar` and so on.
+        samples: of one archive.
+        quality: of JPEG, 1 to 95; 0 writes PNG, which loses nothing.
 
     Example:
-        >>> TarStream("train-{000..999}.tar", size=64, buffer=4096)
-        TarStream(spec='train-{000..999}.tar', size=64, seed=0, buffer=4096)
+        >>> import tempfile
+        >>> data = Dataset({"images": np.zeros((3, 4, 4, 3), np.uint8), "labels": np.arange(3)})
+        >>> folder = tempfile.mkdtemp()
+        >>> [path.name for path in write_tars(data, folder, samples=2)]
+        ['shard-000000.tar', 'shard-000001.tar']
+        >>> read_tar(folder).labels.tolist()
+        [0, 1, 2]
     """
+    need(samples >= 1, lambda: f"`write_tars(samples={samples})` needs at least 1 an archive.")
+    need(
+        "images" in data.columns,
+        lambda: f"`write_tars` needs images; `{data.name}` has {', '.join(data.columns)}.",
+    )
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for first in range(0, len(data), samples):
+        path = folder / f"shard-{first // samples:06d}.tar"
+        rows = np.arange(first, min(first + samples, len(data)))
+        with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+            batch = data[rows]
+            for at, row in enumerate(rows.tolist()):
+                sample = {name: values[at] for name, values in batch.items()}
+                for kind, content in _files(sample, quality).items():
+                    member = tarfile.TarInfo(f"{row:09d}.{kind}")
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))
+        paths.append(path)
+    return paths
 
-    spec: str | Path
-    size: int | None = None
-    seed: int = 0
-    buffer: int = 1024
-    skipped: list[Skipped] = dataclasses.field(default_factory=list, init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        need(
-            self.buffer >= 1,
-            lambda: f"`TarStream(buffer)` needs at least 1; received `{self.buffer}`.",
-        )
+def _files(sample: dict[str, Any], quality: int) -> dict[str, bytes]:
+    """The files of one sample by their ending."""
+    Image = bring("PIL.Image", "Writing images", "pillow")
+    need(
+        sample["images"].dtype == np.uint8 and sample["images"].shape[-1] == 3,
+        lambda: (
+            "`write_tars` needs images of three channels in uint8; received "
+            f"{sample['images'].shape} in {sample['images'].dtype}."
+        ),
+    )
+    encoded = io.BytesIO()
+    image = Image.fromarray(np.ascontiguousarray(sample["images"]))
+    if quality:
+        image.save(encoded, "JPEG", quality=quality)
+    else:
+        image.save(encoded, "PNG")
+    files = {"jpg" if quality else "png": encoded.getvalue()}
+    if "captions" in sample:
+        files["json"] = json.dumps({"captions": list(sample["captions"])}).encode()
+    elif "texts" in sample:
+        files["txt"] = str(sample["texts"]).encode()
+    if "labels" in sample and int(sample["labels"]) >= 0:
+        files["cls"] = str(int(sample["labels"])).encode()
+    return files
 
-    def samples(self, epoch: int = 0) -> Iterator[Sample]:
-        """The undecoded samples of an epoch, in its order."""
-        paths = shards(self.spec)
-        if self.buffer > 1:
-            luck = words(1, self.seed, epoch, np.arange(len(paths)), 0)[:, 0]
-            paths = [paths[i] for i in np.argsort(luck, kind="stable")]
-        held: list[Sample] = []
-        out = 0
-        for path in paths:
-            for sample in tar_samples(path):
-                held.append(sample)
-                if len(held) >= self.buffer:
-                    yield self._leave(held, epoch, out)
-                    out += 1
-        while held:
-            yield self._leave(held, epoch, out)
-            out += 1
 
-    def _leave(self, held: list[Sample], epoch: int, position: int) -> Sample:
-        if self.buffer == 1:
-            return held.pop(0)
-        place = int(words(1, self.seed, epoch, position, 1)[0, 0] % np.uint64(len(held)))
-        held[place], held[-1] = held[-1], held[place]
-        return held.pop()
+# ---- the index ----
 
-    def batches(
-        self, batch: int, epoch: int = 0, *, start: int = 0, rank: int = 0, world: int = 1
-    ) -> Iterator[Batch]:
-        """This rank's parts of the batches of an epoch from batch `start` on; the last may be
-        short.
 
-        A batch holds `images`, `ids` and what the samples have of `texts`, `captions`, `labels`.
-        """
-        need(
-            batch >= world >= 1 and batch % world == 0 and 0 <= rank < world,
-            lambda: (
-                f"A batch of {batch} needs to be divisible by {world} ranks, and `rank` to be one "
-                f"of them; received rank {rank}."
-            ),
-        )
-        share: list[Sample] = []
-        position = -1
-        part = batch // world
-        for position, sample in enumerate(self.samples(epoch)):
-            if position // batch >= start and position % batch // part == rank:
-                share.append(sample)
-            if position % batch == batch - 1 and position // batch >= start:
-                yield self._decoded(share)
-                share = []
-        if share:
-            yield self._decoded(share)
-
-    def _decoded(self, share: Sequence[Sample]) -> Batch:
-        pictures, notes, keys = [], [], []
-        for sample in share:
-            fields = {k: (v, (0, 0)) for k, v in sample.items() if k != "__key__"}
+def _index(path: str | Path, parts: list[Shard], size: int | None, check: str) -> Index:
+    """Scan all archives; with `check`, decode every image once and leave out the broken ones."""
+    places: list[tuple[int, int, int]] = []
+    keys: list[str] = []
+    notes: list[Note] = []
+    skipped: list[tuple[str, str]] = []
+    for number, part in enumerate(parts):
+        local = part.local()
+        for key, fields in _grouped(local, part.where):
+            place = next((fields[kind] for kind in fields if kind in _PICTURE), None)
             try:
-                kind = next((kind for kind in fields if kind in _PICTURE), None)
-                if kind is None:
-                    raise InputError(f"no picture among {sorted(fields)}")
-                picture, note = decode(sample[kind], self.size), _notes(fields)
+                if place is None:
+                    raise InputError(f"no image among {sorted(fields)[:8]}")
+                note = _notes(local, fields)
             except ChiaroError as error:
-                self.skipped.append(Skipped(sample["__key__"], str(error)))
+                skipped.append((f"{part.name}:{key}", str(error)))
                 continue
-            pictures.append(picture)
+            places.append((number, *place))
+            keys.append(key)
             notes.append(note)
-            keys.append(sample["__key__"])
-        shapes = {picture.shape for picture in pictures}
-        need(
-            len(shapes) <= 1,
-            lambda: f"Pictures in one batch need one size; received {sorted(shapes)}. Pass `size`.",
-        )
-        images = np.stack(pictures) if pictures else np.zeros((0, 0, 0, 3), np.uint8)
-        rows = np.arange(len(keys))
-        described = {name: column[rows] for name, column in _columns(notes).items()}
-        return {"images": images, "ids": batch_of_objects(keys), **described}
+    need(
+        bool(places),
+        lambda: (
+            f"`{path}` holds no sample with an image; {len(skipped)} samples without were seen."
+        ),
+    )
+    table = np.array(places, np.int64)
+    members = _Members(parts, *table.T)
+    names = [f"{parts[shard].name}:{key}" for (shard, *_), key in zip(places, keys, strict=True)]
+    _, rows, broken = load_pictures(Pictures(members, size), names, check=check)
+    need(
+        len(rows) > 0,
+        lambda: (
+            f"None of the {len(places)} images of `{path}` can be read; the first, "
+            f"`{broken[0].path}`: {broken[0].reason}"
+        ),
+    )
+    skipped += [(one.path, one.reason) for one in broken]
+    arrays = {
+        "shard": table[rows, 0].astype(np.int32),
+        "start": table[rows, 1],
+        "length": table[rows, 2],
+    }
+    arrays["keys"], arrays["key_ends"] = Strings.packed(keys[row] for row in rows)
+    kept = [notes[row] for row in rows]
+    without = [keys[row] for row in rows if "captions" not in notes[row]]
+    if len(without) < len(rows):
+        captions = (json.dumps(note.get("captions", [""])) for note in kept)
+        arrays["captions"], arrays["caption_ends"] = Strings.packed(captions)
+    class_names: tuple[str, ...] = ()
+    if any("labels" in note for note in kept):
+        arrays["labels"], class_names = _labels(kept)
+    found = {
+        "skipped": skipped,
+        "class_names": class_names,
+        "without_text": len(without),
+        "first_without_text": next(iter(without), ""),
+    }
+    return Index(arrays, found, [part.stamp() for part in parts])
+
+
+def _labels(notes: list[Note]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """One number a sample: those given, or those of the words given; -1 where there is none."""
+    given = np.array([at for at, note in enumerate(notes) if "labels" in note])
+    values = [notes[at]["labels"] for at in given]
+    words = any(isinstance(value, str) for value in values)
+    column = np.array([str(value) for value in values]) if words else np.array(values, np.int64)
+    out = np.full(len(notes), -1, np.int64)
+    out[given], names = numbered("labels", column)
+    return out, names
 
 
 class _Members:
-    """The bytes of archive members by row; the archive is opened for each, so workers share
+    """The bytes of archive members by row; the archive is opened for each, so that workers share
     nothing."""
 
-    def __init__(self, places: list[tuple[Path, int, int]]) -> None:
-        self.places = places
+    def __init__(
+        self,
+        parts: list[Shard],
+        shard: NDArray[np.integer],
+        start: NDArray[np.int64],
+        length: NDArray[np.int64],
+    ) -> None:
+        self.parts, self.shard, self.start, self.length = parts, shard, start, length
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.start)
 
     def __getitem__(self, row: int, /) -> bytes:
-        path, start, length = self.places[row]
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(length)
+        part = self.parts[int(self.shard[row])]
+        with open_regular(part.local()) as file:
+            file.seek(int(self.start[row]))
+            content = file.read(int(self.length[row]))
+        need(
+            len(content) == int(self.length[row]),
+            lambda: f"`{part.where}` was cut short after it was opened.",
+        )
+        return content
 
 
-Fields = dict[str, tuple[bytes, tuple[int, int]]]
+# ---- archives ----
 
 
-def _grouped(path: Path, mode: str) -> Iterator[tuple[str, Fields]]:
-    """Neighbouring files of one key: their kinds, contents and places in the archive.
+class _Header(tarfile.TarInfo):
+    """A header of which damage is an error: Python's own reader takes it for the end."""
 
-    With random access (mode "r:") pictures are left in place, and only their places are given.
-    """
-    need(path.is_file(), lambda: f"`{path}` is not there.")
-    key, fields = "", dict[str, tuple[bytes, tuple[int, int]]]()
-    try:
-        with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
-            for member in archive:
-                folder, slash, name = member.name.rpartition("/")
-                stem, _, kind = name.partition(".")
-                if not member.isfile() or not stem or not kind:
-                    continue
-                mine, kind = f"{folder}{slash}{stem}", kind.lower()
-                if fields and (mine != key or kind in fields):
-                    yield key, fields
-                    fields = {}
-                key = mine
-                content = b""
-                if mode != "r:" or kind not in _PICTURE:
-                    file = archive.extractfile(member)
-                    content = file.read() if file else b""
-                fields[kind] = (content, (member.offset_data, member.size))
-        if fields:
-            yield key, fields
-    except _BROKEN as error:
-        hint = " A compressed archive can only be streamed: unzip it, or use `TarStream`."
-        zipped = mode == "r:" and path.read_bytes()[:2] in (b"\x1f\x8b", b"BZ", b"\xfd7")
-        raise InputError(
-            f"`{path}` cannot be read as a tar archive: {error}.{hint * zipped}"
-        ) from error
+    @classmethod
+    def frombuf(cls, buf: Any, encoding: str, errors: str) -> _Header:
+        header = super().frombuf(buf, encoding, errors)
+        if header.size < 0 or (header.type in _LONG and header.size > _MAX_LONG):
+            raise tarfile.ReadError(f"a header says {header.size} bytes")
+        return header
 
-
-def _notes(fields: Fields) -> Sample:
-    """Texts and label of a sample."""
-    note: Sample = {}
-    if "json" in fields:
+    @classmethod
+    def fromtarfile(cls, archive: Any) -> _Header:
+        at = archive.fileobj.tell()
         try:
-            record = json.loads(fields["json"][0])
+            header = super().fromtarfile(archive)
+        except tarfile.EOFHeaderError:  # type: ignore[attr-defined]
+            _closed(archive.fileobj, at)
+            raise
+        except tarfile.HeaderError as error:
+            raise tarfile.ReadError(f"the header at byte {at:,} is damaged: {error}") from None
+        if header.size < 0 or archive.offset <= at:  # size and names may come from a second header
+            raise tarfile.ReadError(f"the header at byte {at:,} says {header.size} bytes")
+        return header
+
+
+def _closed(file: Any, at: int) -> None:
+    """Refuse an archive in which anything but zeros follows its first closing block."""
+    place = at + tarfile.BLOCKSIZE
+    if len(file.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
+        raise tarfile.ReadError(f"it ends at byte {place:,} with one closing block of two")
+    file.seek(place)
+    while chunk := file.read(1 << 20):
+        if chunk.strip(b"\0"):
+            behind = place + len(chunk) - len(chunk.lstrip(b"\0"))
+            raise tarfile.ReadError(
+                f"its closing zeros begin at byte {at:,} and more follows at byte {behind:,}; a "
+                "header was erased, or two archives were written into one file"
+            )
+        place += len(chunk)
+
+
+Fields = dict[str, tuple[int, int]]
+
+
+def _grouped(path: Path, said: str) -> Iterator[tuple[str, Fields]]:
+    """Neighbouring files of one key: where each kind begins in the archive, and its length."""
+    key, fields = "", Fields()
+    with open_regular(path) as opened:
+        try:
+            with tarfile.open(fileobj=opened, mode="r:", tarinfo=_Header) as archive:
+                for member in archive:
+                    archive.members = []  # type: ignore[attr-defined] # ours are kept elsewhere, in an eighth of the memory
+                    folder, slash, name = member.name.rpartition("/")
+                    stem, _, kind = name.partition(".")
+                    described = not folder and name.startswith("__") and name.endswith("__")
+                    if not member.isfile() or not stem or not kind or described:
+                        continue
+                    if member.issparse():
+                        raise tarfile.ReadError(f"`{member.name[:80]}` is a sparse file")
+                    mine, kind = f"{folder}{slash}{stem}", kind.lower()
+                    if fields and (mine != key or kind in fields):
+                        yield key, fields
+                        fields = {}
+                    key = mine
+                    fields[kind] = (member.offset_data, member.size)
+            if fields:
+                yield key, fields
+        except _BROKEN as error:
+            if isinstance(error, ChiaroError):
+                raise
+            raise InputError(f"`{said}` cannot be read as a tar archive: {error}.") from error
+
+
+def _notes(path: Path, fields: Fields) -> Note:
+    """Texts and label of a sample."""
+    content = {kind: _note(path, *fields[kind]) for kind in _NOTES if kind in fields}
+    note: Note = {}
+    if "json" in content:
+        try:
+            record = json.loads(content["json"])
         except (ValueError, RecursionError) as error:
-            raise InputError(f"its json is damaged: {error}") from None
+            raise InputError(f"its json is damaged: {str(error)[:200]}") from None
         if not isinstance(record, dict):
             raise InputError("its json is no object")
         texts: Any = next((record[key] for key in TEXT_KEYS if key in record), [])
         texts = [texts] if isinstance(texts, str) else texts
-        if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
+        if isinstance(texts, list) and texts and all(_encodes(text) for text in texts):
             note["captions"] = tuple(texts)
-        if type(record.get("label")) is int:
+        if type(record.get("label")) is int or isinstance(record.get("label"), str):
             note["labels"] = record["label"]
     try:
-        if "txt" in fields:
-            note["captions"] = (fields["txt"][0].decode().strip(),)
-        if "cls" in fields:
-            note["labels"] = int(fields["cls"][0])
+        if "txt" in content:
+            note["captions"] = (content["txt"].decode().strip(),)
+        if "cls" in content:
+            note["labels"] = int(content["cls"])
     except ValueError as error:
-        raise InputError(f"its text or class is damaged: {error}") from None
+        raise InputError(f"its text or class is damaged: {str(error)[:200]}") from None
+    if isinstance(note.get("labels"), int):
+        need(
+            -1 <= note["labels"] < 2**63,
+            lambda: f"its label needs to be -1 or more and below 2^63; it is {note['labels']}",
+        )
     return note
 
 
-def _columns(notes: Sequence[Sample]) -> dict[str, NDArray[Any]]:
-    """What all samples have; what only some have would leave holes, and is left out."""
-    columns: dict[str, NDArray[Any]] = {}
-    if notes and all("captions" in note for note in notes):
-        columns["texts"] = batch_of_objects(note["captions"][0] for note in notes)
-        columns["captions"] = batch_of_objects(note["captions"] for note in notes)
-    if notes and all("labels" in note for note in notes):
-        columns["labels"] = np.array([note["labels"] for note in notes], np.int64)
-    return columns
+def _first(captions: str) -> str:
+    return json.loads(captions)[0]
+
+
+def _all(captions: str) -> tuple[str, ...]:
+    return tuple(json.loads(captions))
+
+
+def _encodes(text: Any) -> bool:
+    if not isinstance(text, str):
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
+
+
+def _note(path: Path, start: int, length: int) -> bytes:
+    need(
+        length <= MAX_NOTE,
+        lambda: f"a text, class or json has {length:,} bytes; at most {MAX_NOTE:,} are read",
+    )
+    with open_regular(path) as file:
+        file.seek(start)
+        return file.read(length)

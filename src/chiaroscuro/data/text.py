@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from chiaroscuro.artifacts.bounded import read_unzipped
 from chiaroscuro.data.dataset import Column, Dataset, batch_of_objects
 from chiaroscuro.errors import InputError, need
 
-__all__ = ["Texts", "read_bytes", "read_lines", "read_text"]
+__all__ = ["Strings", "Texts", "read_lines", "read_text"]
 
 
 class Texts:
@@ -40,6 +39,47 @@ class Texts:
         )
 
 
+class Strings:
+    """A column of strings in one block of UTF-8 with the places where they end.
+
+    Args:
+        block: the strings, one after the other; bytes, or uint8 that may be mapped from a file.
+        ends: of each, in bytes.
+        read: what each becomes; as it is by default.
+
+    Example:
+        >>> block, ends = Strings.packed(["one", "two"])
+        >>> Strings(block, ends)[np.array([1, 0])].tolist()
+        ['two', 'one']
+    """
+
+    def __init__(
+        self,
+        block: NDArray[np.uint8],
+        ends: NDArray[np.int64],
+        read: Callable[[str], Any] | None = None,
+    ) -> None:
+        self.block, self.ends, self.read = block, ends, read
+
+    @staticmethod
+    def packed(texts: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return block and ends of some strings."""
+        encoded = [text.encode("utf-8", "replace") for text in texts]
+        ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
+        return np.frombuffer(b"".join(encoded), np.uint8), ends
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
+        starts = np.where(rows > 0, self.ends[rows - 1], 0).tolist()
+        spans = zip(starts, self.ends[rows].tolist(), strict=True)
+        texts = (
+            self.block[start:stop].tobytes().decode("utf-8", "replace") for start, stop in spans
+        )
+        return batch_of_objects(texts if self.read is None else map(self.read, texts))
+
+
 def read_text(path: str | Path) -> Dataset:
     """The sentences of a file, one a line; blank lines are none. `ids` are line numbers from 1.
 
@@ -55,7 +95,7 @@ def read_text(path: str | Path) -> Dataset:
         (['Shade.'], [1, 3])
     """
     path = Path(path)
-    block = read_bytes(path)
+    block = read_unzipped(path)
     try:
         block.decode()
     except UnicodeDecodeError as error:
@@ -81,19 +121,8 @@ def read_text(path: str | Path) -> Dataset:
     return Dataset(columns, name=path.name.split(".")[0])
 
 
-def read_bytes(path: Path) -> bytes:
-    """The content of a file, unzipped if it begins as gzip does."""
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-    except FileNotFoundError:
-        raise InputError(f"`{path}` is not there.") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"`{path}` is a damaged gzip file: {error}") from error
-
-
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Each line that is not blank, with its number from 1."""
-    for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
+    for number, line in enumerate(read_unzipped(path).split(b"\n"), start=1):
         if line.strip():
             yield number, line

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.data.dataset import Column, Dataset, batch_of_objects, relative
 from chiaroscuro.data.pictures import Pictures, load_pictures
 from chiaroscuro.errors import InputError, need
@@ -35,20 +36,21 @@ def read_tiny_imagenet(
             f"`{root}` needs `wnids.txt`, `train` and `val/val_annotations.txt`, and lacks one."
         ),
     )
-    wnids = sorted((root / "wnids.txt").read_text().split())
+    wnids = sorted(_text(root / "wnids.txt").split())
     place = {wnid: label for label, wnid in enumerate(wnids)}
     files: list[Path] = []
     labels: list[int] = []
     for wnid in wnids:
         found = sorted((root / "train" / wnid / "images").glob("*.JPEG"))
-        need(bool(found), lambda wnid=wnid: f"`{root}` has no training pictures of `{wnid}`.")
+        need(bool(found), lambda wnid=wnid: f"`{root}` has no training images of `{wnid}`.")
+        _complete(root / "train" / wnid, wnid, len(found))
         files += found
         labels += [place[wnid]] * len(found)
     n_train = len(files)
     notes = root / "val" / "val_annotations.txt"
-    for number, line in enumerate(notes.read_text().splitlines(), start=1):
+    for number, line in enumerate(_text(notes).splitlines(), start=1):
         name, wnid, *_ = [*line.split("\t"), "", ""]
-        if wnid not in place or "/" in name or "\\" in name:
+        if wnid not in place or "/" in name or "\\" in name or name in ("", ".", ".."):
             raise InputError(
                 f"`{notes}` line {number} needs a file and a known class: {line[:60]!r}."
             )
@@ -66,15 +68,33 @@ def read_tiny_imagenet(
     return Dataset(columns, "tiny_imagenet", _words(root, wnids), skipped=skipped)
 
 
+def _complete(folder: Path, wnid: str, n: int) -> None:
+    """Compare the images of a class with the list of boxes that the archive has beside them."""
+    boxes = folder / f"{wnid}_boxes.txt"
+    if boxes.is_file():
+        declared = len(read_regular(boxes).split(b"\n")) - 1
+        need(
+            n == declared,
+            lambda: f"`{folder}` needs {declared} images, as `{boxes.name}` lists; it has {n}.",
+        )
+
+
 def is_tiny_imagenet(path: Path) -> bool:
     """Whether a folder has the official layout."""
     return (path / "wnids.txt").is_file() and (path / "val" / "val_annotations.txt").is_file()
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` needs UTF-8: {error}.") from None
 
 
 def _words(root: Path, wnids: list[str]) -> tuple[str, ...]:
     file = root / "words.txt"
     if not file.is_file():
         return tuple(wnids)
-    pairs = (line.split("\t", 1) for line in file.read_text().splitlines() if "\t" in line)
+    pairs = (line.split("\t", 1) for line in _text(file).splitlines() if "\t" in line)
     named = {wnid: words.split(",")[0].strip() for wnid, words in pairs}
     return tuple(named.get(wnid, wnid) for wnid in wnids)
