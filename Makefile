@@ -7,23 +7,34 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 PINS   := constraints/cpu.txt
 
+# a second environment, with every optional package
+XVENV  := .venv-extras
+XBIN   := $(XVENV)/bin
+XSTAMP := $(XVENV)/.stamp
+XPINS  := constraints/extras.txt
+EXTRAS := datasets faiss fast mlflow notebook onnx parquet ray tensorboard timm torchvision \
+	transformers umap wandb word2vec
+XPIP    = $(XBIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -c $(XPINS)
+
 # Debian splits ensurepip off into python3-venv; without it, the system's pip fills the new venv
-BARE_VENV = { $(PYTHON) -m venv --clear --without-pip $(VENV) && \
-	$(PYTHON) -m pip --quiet --python $(BIN)/python install --disable-pip-version-check pip; }
+MAKE_VENV = $(PYTHON) -m venv --clear $(1) >/dev/null 2>&1 || \
+	{ $(PYTHON) -m venv --clear --without-pip $(1) && \
+	$(PYTHON) -m pip --quiet --python $(1)/bin/python install --disable-pip-version-check pip; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check pages clean
+.PHONY: help demo test test-extras check pages clean
 
 help:
 	@echo "make demo    the main job on a small example, into out/demo"
-	@echo "make test    every test, in two workers"
+	@echo "make test    every test but those of optional packages, in two workers"
+	@echo "make test-extras   the tests of optional packages, in an environment that has them all"
 	@echo "make check   lint, format, types"
 	@echo "make pages   docs/claims.md and docs/gallery.md, of the results in docs/results"
 	@echo "make clean   remove what the others made"
 
 $(STAMP): pyproject.toml $(PINS)
 	@echo "making $(VENV) with the pins of $(PINS)"
-	@$(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || $(BARE_VENV)
+	@$(call MAKE_VENV,$(VENV))
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -e '.[test,check,plots]'
 	@touch $@
 
@@ -33,6 +44,20 @@ demo: $(STAMP)
 # one torch thread per worker: two workers already fill two cores
 test: $(STAMP)
 	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+# all extras at once; if that fails, one by one, and those that fail alone are listed by name
+$(XSTAMP): pyproject.toml $(PINS) $(XPINS)
+	@echo "making $(XVENV) with the pins of $(PINS) and $(XPINS)"
+	@$(call MAKE_VENV,$(XVENV))
+	@$(XPIP) -e '.[test,plots,all]' || { \
+		$(XPIP) -e '.[test,plots]' && for extra in $(EXTRAS); do \
+			$(XPIP) -e ".[$$extra]" || echo $$extra >> $(XVENV)/missing-extras.txt; \
+		done; }
+	@touch $@
+
+test-extras: $(XSTAMP)
+	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 WANDB_MODE=offline HF_HUB_OFFLINE=1 \
+		$(XBIN)/python -m pytest -q -n 2 --extras tests
 
 check: $(STAMP)
 	@$(BIN)/ruff check --quiet .
@@ -44,5 +69,5 @@ pages: $(STAMP)
 	@$(BIN)/python -m chiaroscuro.labs.pages docs
 
 clean:
-	@rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(XVENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -108,7 +108,7 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     train.add_argument(
         "--log",
         dest="logs",
-        choices=("tensorboard", "wandb"),
+        choices=("mlflow", "tensorboard", "wandb"),
         action="append",
         default=[],
         help="into the run folder, beside the history",
@@ -227,10 +227,19 @@ def _demo(call: argparse.Namespace) -> int:
 
 def _train(call: argparse.Namespace) -> int:
     from chiaroscuro.diagnostics import glance
-    from chiaroscuro.engine import TensorBoard, WandB, held_out, read_settings, snapshots, train
+    from chiaroscuro.engine import (
+        MLflow,
+        TensorBoard,
+        WandB,
+        held_out,
+        read_settings,
+        snapshots,
+        train,
+    )
 
     settings = read_settings(call.settings, call.sets)
-    loggers = [{"tensorboard": TensorBoard, "wandb": WandB}[name]() for name in set(call.logs)]
+    kinds = {"mlflow": MLflow, "tensorboard": TensorBoard, "wandb": WandB}
+    loggers = [kinds[name]() for name in set(call.logs)]
     look = held_out(glance, rows=500, every=max(1, settings.epochs // 20))
     monitors = [look, snapshots(), *loggers]
     run = train(settings, call.out, monitors, call.resume, progress=sys.stderr)

@@ -34,7 +34,7 @@ _OPAQUE = (
 )
 # what a constructor may raise over a wrong argument; a sentence of its own passes through
 _FAILURES = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, RuntimeError)
-_CONSTANTS = {"inf": float("inf"), "nan": float("nan")}
+_CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "true": True, "false": False}
 _CONSTRUCTS: dict[type[ast.AST], str] = {
     ast.Attribute: "attribute access",
     ast.Subscript: "indexing",

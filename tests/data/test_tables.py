@@ -1,4 +1,4 @@
-"""Parquet and Hugging Face data sets, where installed; and the sentence where not."""
+"""Parquet and Hugging Face data sets, and the sentence where their packages are missing."""
 
 import io
 import sys
@@ -19,12 +19,14 @@ def png(value: int) -> bytes:
 
 
 def write(path, **columns):
-    pa = pytest.importorskip("pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     pq.write_table(pa.table(columns), path)
     return path
 
 
+@pytest.mark.extra("parquet")
 def test_pictures_texts_and_labels(tmp_path):
     cells = [{"bytes": png(i), "path": None} for i in range(3)]
     cells[1]["bytes"] = b"broken"
@@ -36,21 +38,25 @@ def test_pictures_texts_and_labels(tmp_path):
     assert [one.path for one in data.skipped] == ["row 1"]
 
 
+@pytest.mark.extra("parquet")
 def test_numbers_side_by_side(tmp_path):
     data = read_parquet(write(tmp_path / "a.parquet", u=[1.0, 2.0], v=[3, 4], label=[0, 1]))
     assert data.column("x").tolist() == [[1, 3], [2, 4]]
 
 
+@pytest.mark.extra("parquet")
 def test_lists_are_rows(tmp_path):
     data = read_parquet(write(tmp_path / "a.parquet", x=[[1.0, 2.0], [3.0, 4.0]]))
     assert data.column("x").tolist() == [[1, 2], [3, 4]]
 
 
+@pytest.mark.extra("parquet")
 def test_missing_values_are_counted(tmp_path):
     with pytest.raises(InputError, match="each of 3 rows; 2 are missing"):
         read_parquet(write(tmp_path / "a.parquet", u=[1.0, None, None]))
 
 
+@pytest.mark.extra("parquet")
 def test_damage_is_a_sentence(tmp_path):
     path = write(tmp_path / "a.parquet", u=[1.0])
     path.write_bytes(path.read_bytes()[:-9])
@@ -73,10 +79,12 @@ def test_without_the_library_it_says_what_to_install(tmp_path, monkeypatch, modu
         read(tmp_path / "a.parquet")
 
 
+@pytest.mark.extra("datasets")
 def test_hugging_face(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # another library's imports
-        datasets = pytest.importorskip("datasets")
+        import datasets
+
         names = datasets.ClassLabel(names=["cat", "dog"])
         features = datasets.Features(
             {"x": datasets.Sequence(datasets.Value("float32")), "label": names}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from chiaroscuro.cli import main
-from chiaroscuro.engine import Logger, TensorBoard, WandB, read_settings, train
+from chiaroscuro.engine import Logger, MLflow, TensorBoard, WandB, read_settings, train
 from chiaroscuro.errors import ChiaroError
 
 SETS = [
@@ -72,9 +72,8 @@ def scalars(folder):
     }
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.extra("tensorboard")
 def test_tensorboard_through_the_command_line(tmp_path, sets):
-    pytest.importorskip("tensorboard")
     out = tmp_path / "run"
     call = ["train", "simclr", "--out", str(out), "--log", "tensorboard", "--set", *sets]
     assert main(call) == 0
@@ -85,9 +84,8 @@ def test_tensorboard_through_the_command_line(tmp_path, sets):
         assert found[name] == right, name
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.extra("tensorboard")
 def test_tensorboard_forgets_what_is_trained_again(tmp_path, sets):
-    pytest.importorskip("tensorboard")
     run = train(read_settings("simclr", [*sets, "epochs=1"]), tmp_path / "run")
     logger = TensorBoard(tmp_path / "events")
     for start, stop in ((1, 6), (4, 8)):  # killed after step 5, resumed from step 3
@@ -99,10 +97,9 @@ def test_tensorboard_forgets_what_is_trained_again(tmp_path, sets):
     assert found == [(1, 1.0), (2, 1.0), (3, 1.0), (4, 4.0), (5, 4.0), (6, 4.0), (7, 4.0)]
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.extra("wandb")
 def test_wandb_stays_on_the_machine(tmp_path, sets, monkeypatch):
     """Unless WANDB_MODE says otherwise, a run is a file, and nothing is sent."""
-    pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
     monkeypatch.delenv("WANDB_MODE", raising=False)
     train(read_settings("simclr", sets), tmp_path / "run", [WandB("mine", name="one")])
@@ -114,8 +111,38 @@ def test_wandb_stays_on_the_machine(tmp_path, sets, monkeypatch):
         time.sleep(0.1)
 
 
+@pytest.mark.extra("mlflow")
+def test_mlflow_holds_the_settings_and_the_history(tmp_path, sets, monkeypatch):
+    """A file on this machine, unless MLFLOW_TRACKING_URI says otherwise; a resumed run goes on."""
+    import mlflow
+
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    out = tmp_path / "run"
+    train(read_settings("simclr", [*sets, "epochs=1"]), out, [MLflow("mine", name="one")])
+    client = mlflow.MlflowClient((out / "mlruns").as_uri())
+    (experiment,) = (e for e in client.search_experiments() if e.name == "mine")
+    (first,) = client.search_runs([experiment.experiment_id])
+    assert first.info.run_name == "one"
+    assert first.info.status == "FINISHED"
+    assert first.data.params["optimiser.name"] == "lars"
+    history = [json.loads(line) for line in (out / "history.jsonl").read_text().splitlines()]
+    for name in ("loss", "lr", "mean_loss"):
+        seen = [(m.step, m.value) for m in client.get_metric_history(first.info.run_id, name)]
+        assert seen == [(r["step"], pytest.approx(r[name])) for r in history if name in r]
+    logger = MLflow("mine", name="one")
+    from chiaroscuro.artifacts import Run
+
+    logger.begin(Run.open(out), 4)
+    logger.record({"step": 4, "loss": 0.5})
+    logger.end()
+    assert len(client.search_runs([experiment.experiment_id])) == 1
+    assert client.get_metric_history(first.info.run_id, "loss")[-1].step == 4
+
+
 @pytest.mark.parametrize(
-    ("logger", "library"), [(TensorBoard, "tensorboard"), (WandB, "wandb")], ids=lambda x: str(x)
+    ("logger", "library"),
+    [(TensorBoard, "tensorboard"), (WandB, "wandb"), (MLflow, "mlflow")],
+    ids=lambda x: str(x),
 )
 def test_a_missing_library_is_a_sentence(monkeypatch, logger, library):
     monkeypatch.setitem(sys.modules, library, None)

@@ -219,6 +219,17 @@ def test_the_lab_of_words_runs_where_its_data_are(tmp_path, monkeypatch):
     assert words.TEXT in words.claims(missing)[0].ours["missing"]
 
 
+@pytest.mark.extra("word2vec")
+def test_word2vec_is_trained_on_the_same_text(tmp_path):
+    small(tmp_path)
+    settings = dataclasses.replace(words.QUICK, n_words=5, d=8)
+    found = words.word2vec(settings, 0, tmp_path, seconds=0.0)
+    assert found["epochs"] == 1
+    lengths = [x for kind in found["distances"].values() for x in kind]
+    assert len(lengths) > 0
+    assert min(lengths) > 0
+
+
 def test_an_estimator_that_finds_no_equivalence_fails(monkeypatch):
     """Of 120 pairs 8 are equivalent: to miss them all is few mistakes, and no success."""
     assert alignment.EQUIVALENCE.judge(**alignment.meanings(alignment.QUICK)).verdict == "holds"

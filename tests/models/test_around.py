@@ -5,7 +5,6 @@ import math
 import os
 import random
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -222,89 +221,6 @@ def test_a_missing_package_is_named(call, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ChiaroError, match=rf"`{package}`, which is not installed: `pip install"):
         call("resnet18")
-
-
-class Classifier(nn.Module):
-    """Stands in for a network of another library: a body, and a head one can take off."""
-
-    def __init__(self, channels=3):
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(channels, 6, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-        )
-        self.fc = nn.Linear(6, 1000)
-        self.default_cfg = {"input_size": (3, 16, 16)}
-
-    def forward(self, x):
-        return self.fc(self.body(x))
-
-    def reset_classifier(self, n):
-        self.fc = nn.Identity()
-
-
-@pytest.fixture
-def theirs(monkeypatch):
-    timm = types.ModuleType("timm")
-    timm.list_models = lambda: ["resnet18", "vit_tiny"]
-    timm.create_model = lambda name, pretrained, in_chans: Classifier(in_chans)
-    vision, inner = types.ModuleType("torchvision"), types.ModuleType("torchvision.models")
-    inner.list_models = lambda module: ["resnet18", "vgg11"]
-    inner.get_model = lambda name, weights: Classifier()
-    vision.models = inner
-    for module in (timm, vision, inner):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-
-
-@pytest.mark.usefixtures("theirs")
-def test_networks_of_others_lose_their_head(tmp_path):
-    torch.manual_seed(0)
-    weights = Classifier().state_dict()
-    torch.save(weights, tmp_path / "w.pt")
-    for call in (from_timm, from_torchvision):
-        adapter = call("resnet18", weights=tmp_path / "w.pt")
-        assert adapter.pretrained
-        assert not call("resnet18").pretrained
-        assert adapter.d == 6
-        assert torch.equal(adapter.module.body[0].weight, weights["body.0.weight"])
-        assert repr(adapter).startswith(f"{call.__name__}(name='resnet18'")
-        with pytest.raises(InputError, match="not among its 2 models; did you mean `resnet18`"):
-            call("resnet81")
-    assert from_timm("vit_tiny", channels=1)(torch.zeros(2, 1, 16, 16)).shape == (2, 6)
-    again = parse(repr(from_timm("vit_tiny", channels=1)), NAMES)
-    assert repr(again) == "from_timm(name='vit_tiny', channels=1)"
-    torch.save({**weights, "more": torch.ones(1)}, tmp_path / "w.pt")
-    with pytest.raises(InputError, match=r"own 4 tensors; 0 are missing, 1 are unknown.*`more`"):
-        from_timm("vit_tiny", weights=tmp_path / "w.pt")
-
-
-def test_a_text_model_is_pooled_over_real_tokens(monkeypatch):
-    class Text(nn.Module):
-        config = types.SimpleNamespace(hidden_size=4)
-
-        def forward(self, input_ids, attention_mask):
-            states = input_ids[:, :, None].float().expand(-1, -1, 4)
-            return types.SimpleNamespace(last_hidden_state=states)
-
-    asked = {}
-
-    def from_pretrained(name, **options):
-        asked.update(options)
-        if name == "missing":
-            raise OSError("cannot find it")
-        return Text()
-
-    library = types.ModuleType("transformers")
-    library.AutoModel = types.SimpleNamespace(from_pretrained=from_pretrained)
-    monkeypatch.setitem(sys.modules, "transformers", library)
-    tokens, mask = torch.tensor([[2, 4, 9]]), torch.tensor([[True, True, False]])
-    assert from_transformers("x")(tokens, mask).tolist() == [[3.0] * 4]
-    assert from_transformers("x")(tokens).tolist() == [[5.0] * 4]
-    assert from_transformers("x", pool="cls")(tokens, mask).tolist() == [[2.0] * 4]
-    assert asked == {"local_files_only": True, "use_safetensors": True}
-    with pytest.raises(ChiaroError, match=r"'missing'.*downloads nothing"):
-        from_transformers("missing")
-    with pytest.raises(InputError, match="pool='max'"):
-        from_transformers("x", pool="max")
 
 
 # ---- foreign weights ----

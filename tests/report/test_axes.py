@@ -117,3 +117,12 @@ def test_tsne_separates_what_is_separate():
     far = np.linalg.norm(plan[:20].mean(axis=0) - plan[20:].mean(axis=0))
     assert far > plan[:20].std()
     assert (own // 20 == np.arange(40)[:, None] // 20).all()
+
+
+@pytest.mark.extra("umap")
+def test_umap_separates_what_is_separate():
+    u = unit_rows(np.repeat(np.eye(2, 5), 30, axis=0) + 0.05 * rng.normal(size=(60, 5)))
+    plan = foreign_map(u, "umap")
+    assert plan.shape == (60, 2)
+    far = np.linalg.norm(plan[:30].mean(axis=0) - plan[30:].mean(axis=0))
+    assert far > plan[:30].std()

@@ -504,8 +504,10 @@ def test_a_journal_that_somebody_wrote_to_is_named_with_the_line(file, whole, tm
         tuning.tune(file, TRIALS, out, resume=True)
 
 
+@pytest.mark.extra("ray")
 def test_ray_draws_the_same_trials_and_leaves_the_same_files(file, whole, tmp_path):
-    ray = pytest.importorskip("ray")
+    import ray
+
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     try:
         out = tmp_path / "ray"

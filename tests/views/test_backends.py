@@ -50,7 +50,7 @@ needs_c = pytest.mark.skipif(not LIBRARY, reason=compiled.why_not() or "c is tur
 BACKENDS = [
     pytest.param("torch"),
     pytest.param("c", marks=needs_c),
-    pytest.param("numba", marks=pytest.mark.skipif(not jit.available(), reason="no numba")),
+    pytest.param("numba", marks=pytest.mark.extra("fast")),
 ]
 
 

@@ -27,7 +27,7 @@ from chiaroscuro.engine.examining import (
     look,
     view_parameters,
 )
-from chiaroscuro.engine.loggers import Logger, TensorBoard, WandB
+from chiaroscuro.engine.loggers import Logger, MLflow, TensorBoard, WandB
 from chiaroscuro.engine.monitors import watch
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.optimisers import LARS, optimiser
@@ -52,6 +52,7 @@ __all__ = [
     "Formula",
     "Logger",
     "Look",
+    "MLflow",
     "Moment",
     "NetworkSettings",
     "Networks",

@@ -1,17 +1,17 @@
-"""Loggers: what goes into a run's history, shown elsewhere as well. Their libraries are extras."""
+"""Show the history of a run in TensorBoard, Weights & Biases or MLflow; the packages are extras."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts import Run
 from chiaroscuro.data.extras import bring
 
-__all__ = ["Logger", "TensorBoard", "WandB"]
+__all__ = ["Logger", "MLflow", "TensorBoard", "WandB"]
 
 
 class Logger(ABC):
@@ -36,7 +36,7 @@ class Logger(ABC):
 
 
 class TensorBoard(Logger):
-    """Event files for TensorBoard: `pip install 'chiaroscuro[tensorboard]'`.
+    """Write event files for TensorBoard: `pip install 'chiaroscuro[tensorboard]'`.
 
     Args:
         folder: of the event files; None is `tensorboard` in the run folder.
@@ -64,7 +64,7 @@ class TensorBoard(Logger):
 
 
 class WandB(Logger):
-    """A run of Weights & Biases: `pip install 'chiaroscuro[wandb]'`.
+    """Log to a run of Weights & Biases: `pip install 'chiaroscuro[wandb]'`.
 
     Nothing leaves the machine unless it is asked for: `wandb sync` uploads what was logged, or the
     environment variable WANDB_MODE says "online".
@@ -99,6 +99,61 @@ class WandB(Logger):
 
     def end(self) -> None:
         self.run.finish()
+
+
+class MLflow(Logger):
+    """Log to an experiment of MLflow: `pip install 'chiaroscuro[mlflow]'`.
+
+    Files in the run folder, unless the environment variable MLFLOW_TRACKING_URI names a server. A
+    resumed training goes on in the same run there.
+
+    Args:
+        experiment: the run's experiment there.
+        name: of the run; None is that of the run folder.
+        folder: of its files; None is `mlruns` in the run folder.
+    """
+
+    def __init__(
+        self,
+        experiment: str = "chiaroscuro",
+        name: str | None = None,
+        folder: str | os.PathLike | None = None,
+    ):
+        self.library = bring("mlflow", "Logging to MLflow", "'chiaroscuro[mlflow]'")
+        self.experiment, self.name, self.folder = experiment, name, folder
+        self.client: Any = None
+        self.run_id = ""
+
+    def begin(self, run: Run, step: int) -> None:
+        files = Path(self.folder or run.folder / "mlruns").resolve().as_uri()
+        self.client = self.library.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", files))
+        known = self.client.get_experiment_by_name(self.experiment)
+        place = known.experiment_id if known else self.client.create_experiment(self.experiment)
+        same = f"tags.chiaroscuro_run = '{run.folder.resolve()}'"
+        earlier = self.client.search_runs([place], same) if step > 1 else []
+        if earlier:
+            self.run_id = earlier[0].info.run_id
+            return
+        tags = {"chiaroscuro_run": str(run.folder.resolve())}
+        name = self.name or run.folder.resolve().name
+        self.run_id = self.client.create_run(place, tags=tags, run_name=name).info.run_id
+        for key, value in _flat(run.settings()):
+            self.client.log_param(self.run_id, key, value)
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        for name, value in _numbers(record).items():
+            self.client.log_metric(self.run_id, name, value, step=record["step"])
+
+    def end(self) -> None:
+        self.client.set_terminated(self.run_id)
+
+
+def _flat(settings: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def _numbers(record: Mapping[str, Any]) -> dict[str, float]:

@@ -13,11 +13,13 @@ from chiaroscuro.models.resnet import ResNet
 from chiaroscuro.models.sequence import SequenceTransformer
 from chiaroscuro.models.table import Table
 from chiaroscuro.models.vit import ViT
+from chiaroscuro.models.weights import Match, from_weights, load_weights
 
 __all__ = [
     "MLP",
     "Adapter",
     "Description",
+    "Match",
     "Model",
     "Momentum",
     "Projector",
@@ -30,7 +32,9 @@ __all__ = [
     "from_timm",
     "from_torchvision",
     "from_transformers",
+    "from_weights",
     "load_foreign",
+    "load_weights",
     "pack",
     "unpack",
 ]

@@ -1,4 +1,4 @@
-"""Models from elsewhere: any module, and those of timm, transformers and torchvision."""
+"""Take models of other libraries: any module, and those of timm, transformers and torchvision."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.errors import ChiaroError, InputError, need
-from chiaroscuro.models.foreign import load_foreign, put
 from chiaroscuro.models.model import Model, positive
+from chiaroscuro.models.weights import load_weights
 
 __all__ = ["Adapter", "from_timm", "from_torchvision", "from_transformers"]
 
@@ -23,7 +23,7 @@ _REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, As
 
 
 class Adapter(Model):
-    """Any module as a model: one vector per sample, of known dimension.
+    """Use any module as a model: one vector per sample, of known dimension.
 
     An output (n, d) stays as it is; a map (n, d, height, width) is averaged over its positions and
     tokens (n, t, d) over t.
@@ -46,7 +46,6 @@ class Adapter(Model):
             lambda: f"`Adapter(module)` needs an `nn.Module`; received `{type(module).__name__}`.",
         )
         self.module = module
-        self.origin: str | None = None
         self._example = None if example is None else example[:1].detach().clone()
         if d is None:
             d = self._probe()
@@ -124,26 +123,30 @@ def _guesses(module: nn.Module) -> Iterator[Tensor]:
         return
 
 
-def from_torchvision(name: str, weights: str | os.PathLike | None = None) -> Adapter:
-    """An image model of torchvision without its classifier, untrained or with a file's weights.
+def from_torchvision(
+    name: str, weights: str | os.PathLike | None = None, partial: bool = False
+) -> Adapter:
+    """Return an image model of torchvision without its classifier, untrained or with weights.
 
-    Nothing is downloaded: `weights` is a file you have, read as `load_foreign` reads it.
+    Nothing is downloaded: `weights` is a file you have, read as `load_weights` reads it.
 
     Args:
         name: as in `torchvision.models.list_models()`.
-        weights: of the model with its classifier.
+        weights: of the model, with or without its classifier.
+        partial: take what fits of the weights and leave the rest as it was initialised.
     """
     models = _library("from_torchvision", name, "torchvision.models")
     _known("from_torchvision", name, models.list_models(module=models))
     module = models.get_model(name, weights=None, **_quiet(name))
-    if weights is not None:
-        put(module, load_foreign(weights))
     head = next((head for head in _HEADS if hasattr(module, head)), None)
     need(head is not None, lambda: f"`from_torchvision({name!r})` finds no classifier to remove.")
     setattr(module, str(head), nn.Identity())
+    if weights is not None:
+        load_weights(module, weights, partial)
     adapter = Adapter(module, example=torch.zeros(2, 3, 224, 224))
     adapter.pretrained = weights is not None
-    return _named(adapter, "from_torchvision", name=name, weights=weights)
+    written = {"weights": weights, "partial": partial or None}
+    return _named(adapter, "from_torchvision", name=name, **written)
 
 
 def _quiet(name: str) -> dict[str, bool]:
@@ -151,38 +154,56 @@ def _quiet(name: str) -> dict[str, bool]:
     return {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
 
 
-def from_timm(name: str, channels: int = 3, weights: str | os.PathLike | None = None) -> Adapter:
-    """An image model of timm without its classifier, untrained or with a file's weights.
+def from_timm(
+    name: str,
+    channels: int = 3,
+    weights: str | os.PathLike | None = None,
+    size: int | None = None,
+    partial: bool = False,
+) -> Adapter:
+    """Return an image model of timm without its classifier, untrained or with weights.
 
-    Nothing is downloaded: `weights` is a file you have, read as `load_foreign` reads it.
+    Nothing is downloaded: `weights` is a file you have, read as `load_weights` reads it.
 
     Args:
         name: as in `timm.list_models()`.
         channels: of the input.
-        weights: of the model with its classifier.
+        weights: of the model, with or without its classifier.
+        size: side of the images, for models that are built for one (transformers); None is timm's.
+        partial: take what fits of the weights and leave the rest as it was initialised.
     """
     timm = _library("from_timm", name, "timm")
     _known("from_timm", name, timm.list_models())
-    module = timm.create_model(name, pretrained=False, in_chans=channels)
-    if weights is not None:
-        put(module, load_foreign(weights))
+    options = {} if size is None else {"img_size": size}
+    try:
+        module = timm.create_model(name, pretrained=False, in_chans=channels, **options)
+    except TypeError:
+        raise InputError(
+            f"`from_timm({name!r}, size={size})` takes images of any size; leave `size` out."
+        ) from None
     module.reset_classifier(0)
-    size = tuple(getattr(module, "default_cfg", {}).get("input_size", (3, 224, 224)))[1:]
-    adapter = Adapter(module, example=torch.zeros(2, channels, *size))
+    if weights is not None:
+        load_weights(module, weights, partial)
+    usual = tuple(getattr(module, "default_cfg", {}).get("input_size", (3, 224, 224)))[1:]
+    sides = usual if size is None else (size, size)
+    adapter = Adapter(module, example=torch.zeros(2, channels, *sides))
     adapter.pretrained = weights is not None
-    return _named(adapter, "from_timm", name=name, channels=channels, weights=weights)
+    written = {"weights": weights, "size": size, "partial": partial or None}
+    return _named(adapter, "from_timm", name=name, channels=channels, **written)
 
 
-def from_transformers(name: str, pool: str = "mean") -> Adapter:
-    """A text model of transformers from a local folder or the local cache.
+def from_transformers(name: str, pool: str = "mean", fresh: bool = False) -> Adapter:
+    """Return a text or image model of transformers from a local folder or the local cache.
 
-    Its forward takes tokens (n, t) and, if there is padding, a mask that is True (or 1) at real
-    tokens. Nothing is downloaded, and no weights but safetensors are read. Make the tokens with the
-    model's own tokenizer: as an encoder of `train`, which makes bytes of texts, it is refused.
+    A text model takes tokens (n, t) and, if there is padding, a mask that is True (or 1) at real
+    tokens; without a mask, the padding token of its configuration is masked. An image model takes
+    images (n, channels, height, width). Nothing is downloaded, and no weights but safetensors are
+    read.
 
     Args:
         name: a folder, or a name whose files are in the cache already.
-        pool: "mean" over the real tokens, or "cls", the first.
+        pool: "mean" over the real tokens or over the positions of a map, or "cls", the first token.
+        fresh: draw the weights instead of reading them; the folder then needs `config.json` alone.
     """
     need(
         pool in ("mean", "cls"),
@@ -190,9 +211,13 @@ def from_transformers(name: str, pool: str = "mean") -> Adapter:
     )
     transformers = _library("from_transformers", name, "transformers")
     try:
-        module = transformers.AutoModel.from_pretrained(
-            name, local_files_only=True, use_safetensors=True
-        )
+        if fresh:
+            config = transformers.AutoConfig.from_pretrained(name, local_files_only=True)
+            module = transformers.AutoModel.from_config(config)
+        else:
+            module = transformers.AutoModel.from_pretrained(
+                name, local_files_only=True, use_safetensors=True
+            )
     except OSError:
         raise ChiaroError(
             f"`from_transformers({name!r})` finds no such model on this machine, and downloads "
@@ -202,23 +227,51 @@ def from_transformers(name: str, pool: str = "mean") -> Adapter:
         raise InputError(
             f"`from_transformers({name!r})` cannot build it: {str(error).splitlines()[0][:200]}"
         ) from None
-    adapter = Adapter(_Pooled(module, pool), d=module.config.hidden_size)
-    adapter.pretrained = True
-    return _named(adapter, "from_transformers", name=name, pool=pool)
+    # parts that no output of ours depends on would be trained by weight decay alone
+    if getattr(module, "pooler", None) is not None and list(module.pooler.parameters()):
+        module.pooler = None
+    adapter = _of_transformers(module.train(fresh), pool)
+    adapter.pretrained = not fresh
+    return _named(adapter, "from_transformers", name=name, pool=pool, fresh=fresh or None)
+
+
+def _of_transformers(module: nn.Module, pool: str) -> Adapter:
+    config: Any = module.config
+    if getattr(module, "main_input_name", "input_ids") != "pixel_values":
+        return Adapter(
+            _Pooled(module, pool), d=config.hidden_size, example=torch.ones(2, 8, dtype=torch.long)
+        )
+    side = getattr(config, "image_size", None) or 224
+    side = side if isinstance(side, int) else side[0]
+    example = torch.zeros(2, getattr(config, "num_channels", 3), side, side)
+    return Adapter(_PooledImages(module, pool), example=example)
 
 
 class _Pooled(nn.Module):
     def __init__(self, module: nn.Module, pool: str):
         super().__init__()
         self.module, self.pool = module, pool
+        self.padding: int | None = getattr(module.config, "pad_token_id", None)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        mask = torch.ones_like(tokens) if mask is None else mask.long()
+        if mask is None:
+            mask = torch.ones_like(tokens) if self.padding is None else tokens != self.padding
+        mask = mask.long()
         states = self.module(input_ids=tokens, attention_mask=mask).last_hidden_state
         if self.pool == "cls":
             return states[:, 0]
         share = mask.to(states.dtype)
         return (states * share[:, :, None]).sum(1) / share.sum(1, keepdim=True).clamp(min=1)
+
+
+class _PooledImages(nn.Module):
+    def __init__(self, module: nn.Module, pool: str):
+        super().__init__()
+        self.module, self.pool = module, pool
+
+    def forward(self, images: Tensor) -> Tensor:
+        states = self.module(pixel_values=images).last_hidden_state
+        return states[:, 0] if self.pool == "cls" and states.ndim == 3 else states
 
 
 def _library(call: str, name: str, package: str) -> Any:

@@ -1,32 +1,34 @@
-"""Weights from elsewhere, read in a way that cannot run code."""
+"""Read files of weights in a way that cannot run code."""
 
 from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["load_foreign", "put"]
+__all__ = ["load_foreign"]
 
 _INSIDE = ("state_dict", "model_state_dict", "model", "net")
 _PREFIXES = ("module.", "_orig_mod.")  # of DistributedDataParallel and torch.compile
+_DEPTH = 4  # of dictionaries inside dictionaries
 
 
 def load_foreign(path: str | os.PathLike) -> dict[str, Tensor]:
-    """The tensors of a `.pt`, `.pth`, `.bin` or `.safetensors` file, by name, on the CPU.
+    """Return the tensors of a `.pt`, `.pth`, `.bin` or `.safetensors` file, by name, on the CPU.
 
     A pickle is read with `weights_only=True`: tensors and plain containers, and nothing that could
-    run. A checkpoint that keeps its weights under `state_dict` or `model` is opened to them, and
-    the prefix of a data-parallel or compiled model is taken off.
+    run. A checkpoint that keeps its weights under `state_dict` or `model` is opened to them, one
+    that keeps several networks (`teacher` and `student`) has the network's name in front of each
+    tensor's, and the prefix of a data-parallel or compiled model is removed.
 
     Args:
         path: the file.
@@ -43,8 +45,8 @@ def load_foreign(path: str | os.PathLike) -> dict[str, Tensor]:
     size = path.stat().st_size
     try:
         if path.suffix == ".safetensors":
-            return load_file(path)
-        found = torch.load(path, map_location="cpu", weights_only=True)
+            return _without_prefix(load_file(path))
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(
             f"`{path.name}` ({size:,} bytes) is not a file of plain tensors, and nothing else is "
@@ -54,46 +56,41 @@ def load_foreign(path: str | os.PathLike) -> dict[str, Tensor]:
         raise ChiaroError(
             f"`{path.name}` ({size:,} bytes) cannot be read as weights: {_line(error)}"
         ) from None
-    return _unwrap(path.name, found)
+    return _unwrap(path.name, content)
 
 
-def _unwrap(name: str, found: Any) -> dict[str, Tensor]:
+def _unwrap(name: str, content: Any) -> dict[str, Tensor]:
     for key in _INSIDE:
-        if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
-            found = found[key]
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    weights = dict(_flat(content, _DEPTH)) if isinstance(content, Mapping) else {}
     need(
-        isinstance(found, Mapping) and any(isinstance(value, Tensor) for value in found.values()),
+        bool(weights),
         lambda: (
-            f"`load_foreign` needs tensors by name; `{name}` holds a `{type(found).__name__}`"
+            f"`load_foreign` needs tensors by name; `{name}` holds a `{type(content).__name__}`"
             + (
-                f" with {len(found)} entries: {', '.join(map(str, list(found)[:5]))}."
-                if isinstance(found, Mapping)
+                f" with {len(content)} entries: {', '.join(map(str, list(content)[:5]))}."
+                if isinstance(content, Mapping)
                 else "."
             )
         ),
     )
-    weights = {str(key): value for key, value in found.items() if isinstance(value, Tensor)}
+    return _without_prefix(weights)
+
+
+def _flat(content: Mapping, depth: int) -> Iterator[tuple[str, Tensor]]:
+    for key, value in content.items():
+        if isinstance(value, Tensor):
+            yield str(key), value
+        elif isinstance(value, Mapping) and depth:
+            yield from ((f"{key}.{name}", inner) for name, inner in _flat(value, depth - 1))
+
+
+def _without_prefix(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     for prefix in _PREFIXES:
         if all(key.startswith(prefix) for key in weights):
             weights = {key.removeprefix(prefix): value for key, value in weights.items()}
     return weights
-
-
-def put(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Load weights into a module that has exactly these, or say how they differ."""
-    ours = module.state_dict()
-    missing = sorted(ours.keys() - weights.keys())
-    extra = sorted(weights.keys() - ours.keys())
-    shapes = [n for n in ours if n in weights and ours[n].shape != weights[n].shape]
-    need(
-        not (missing or extra or shapes),
-        lambda: (
-            f"`{type(module).__name__}` needs its own {len(ours)} tensors; {len(missing)} are "
-            f"missing, {len(extra)} are unknown and {len(shapes)} differ in shape, the first is "
-            f"`{(missing + extra + shapes)[0]}`."
-        ),
-    )
-    module.load_state_dict(dict(weights))
 
 
 def _line(error: BaseException) -> str:

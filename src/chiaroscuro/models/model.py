@@ -28,12 +28,15 @@ class Model(nn.Module):
     pretrained: bool = False
     """Whether its weights were learnt elsewhere before it was built, not drawn."""
 
+    origin: str | None = None
+    """The call that makes it again, where that is not its constructor's."""
+
     @abstractmethod
     def example(self, n: int = 2) -> Tensor:
         """n samples of the kind the model takes, all alike."""
 
     def __repr__(self) -> str:
-        return notation(self)
+        return self.origin or notation(self)
 
     def __eq__(self, other: object) -> bool:
         return same(self, other)

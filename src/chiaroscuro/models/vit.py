@@ -76,7 +76,7 @@ class ViT(Model):
         )
         x = self.patch_embed(x)
         if self.cls_token is not None:
-            x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], dim=1)
+            x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
         x = self.norm(self.blocks(x + self.pos_embed))
         return x[:, 0] if self.pool == "cls" else x.mean(1)
 

@@ -234,6 +234,6 @@ def foreign_map(u: np.ndarray, name: str) -> np.ndarray:
         from umap import UMAP  # type: ignore[import-not-found]
     except ImportError:
         raise InputError(
-            "The map `umap` needs the package umap-learn: `pip install umap-learn`."
+            "The map `umap` needs the package umap-learn: `pip install 'chiaroscuro[umap]'`."
         ) from None
     return UMAP(n_components=2, random_state=0).fit_transform(u)
