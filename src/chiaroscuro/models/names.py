@@ -96,7 +96,7 @@ def names_in(model: nn.Module, library: str) -> dict[str, tuple[str, ...]] | Non
 def naming_schemes(model: nn.Module) -> list[dict[str, tuple[str, ...]]]:
     """Return every way in which a file may name the tensors of this module, its own first."""
     own = list(model.state_dict())
-    schemes = [{name: (name,) for name in own}]
+    schemes: list[dict[str, tuple[str, ...]]] = [{name: (name,) for name in own}]
     if not isinstance(model, ResNet | ViT):
         return schemes
     schemes += [found for library in LIBRARIES if (found := names_in(model, library))]

@@ -114,7 +114,8 @@ def load_weights(
     scheme, prefix = _best(module, given, prefix, source)
     inside = {name.removeprefix(prefix): t for name, t in given.items() if name.startswith(prefix)}
     values: dict[str, Tensor] = {}
-    missing, other_shape, resized, used = [], [], [], set()
+    used: set[str] = set()
+    missing, other_shape, resized = [], [], []
     for name, theirs in scheme.items():
         if not all(part in inside for part in theirs):
             if not name.endswith(_COUNTERS):

@@ -231,7 +231,7 @@ def foreign_map(u: np.ndarray, name: str) -> np.ndarray:
         perplexity = min(30.0, max(1.0, (len(u) - 1) / 3))  # 30: the default of its authors' code
         return TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(u)
     try:
-        from umap import UMAP  # type: ignore[import-not-found]
+        from umap import UMAP
     except ImportError:
         raise InputError(
             "The map `umap` needs the package umap-learn: `pip install 'chiaroscuro[umap]'`."
