@@ -79,7 +79,7 @@ def looked(name: str, again: bool) -> dict[str, Any]:
 
 
 def _flat(settings: Any) -> dict[str, Any]:
-    from chiaroscuro.diagnostics.diagnosis import flat
+    from chiaroscuro.diagnostics.assembly.diagnosis import flat
 
     return flat(settings)
 

@@ -19,6 +19,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "errors": set(),
     "numerics": {"errors"},
     "spec": {"errors"},
+    "measures": {"errors"},
     "figures": {"errors"},
     "references": {"errors", "spec"},
     "artifacts": {"errors", "spec"},
@@ -28,18 +29,19 @@ ALLOWED: dict[str, set[str] | None] = {
     "kernels": BASE,
     "pairwise": BASE | {"kernels"},
     "objectives": BASE | {"kernels", "pairwise"},
-    "graphs": BASE | {"kernels", "pairwise", "objectives"},
+    "graphs": BASE | {"measures", "kernels", "pairwise", "objectives"},
     "dynamics": BASE | {"kernels", "pairwise", "objectives"},
-    "diagnostics": BASE | {"kernels", "pairwise", "graphs", "dynamics", "artifacts", "figures"},
+    "diagnostics": BASE
+    | {"measures", "kernels", "pairwise", "graphs", "dynamics", "artifacts", "figures"},
     "engine": BASE | {"data", "views", "models", "kernels", "pairwise", "objectives", "artifacts"},
     "tuning": BASE | {"data", "artifacts", "diagnostics", "engine", "figures"},
-    "report": {"errors", "spec", "artifacts"},
+    "report": {"errors", "spec", "artifacts", "measures"},
     "labs": {DOOR},
     "demo": {DOOR},
     "cli": EVERYTHING,
     "__init__": EVERYTHING,
 }
-TORCH_FREE = {"errors", "spec", "references", "artifacts", "report"}
+TORCH_FREE = {"errors", "spec", "references", "artifacts", "measures", "report"}
 COMMUNICATES = "engine/distributed.py"
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 

@@ -142,7 +142,7 @@ _HOME = {
 }
 _ALGEBRA = ("kernels", "pairwise", "objectives")
 _ROOMS = {
-    *("errors", "numerics", "spec", "artifacts", "data", "views", "models"),
+    *("errors", "numerics", "spec", "measures", "artifacts", "data", "views", "models"),
     *("kernels", "pairwise", "objectives", "graphs", "dynamics", "diagnostics", "engine", "labs"),
     "tuning",
     "report",  # a room that can be called

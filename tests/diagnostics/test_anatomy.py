@@ -74,7 +74,7 @@ def naive(z1, z2, loss, labels):
 @pytest.mark.parametrize("negatives", NEGATIVES, ids=repr)
 @pytest.mark.parametrize("anchors", ["both", "first"])
 def test_anatomy_is_the_naive_loop_and_the_loss(kernel, negatives, anchors, monkeypatch):
-    module = import_module("chiaroscuro.diagnostics.anatomy")
+    module = import_module("chiaroscuro.diagnostics.geometry.anatomy")
     monkeypatch.setattr(module, "TILE", 5)
     monkeypatch.setattr(module, "DIFFERENCES", 100)
     z1, z2 = views()

@@ -10,8 +10,8 @@ import torch
 import chiaroscuro as cs
 from chiaroscuro import cli, diagnostics
 from chiaroscuro.diagnostics import About, diagnose, monitor, pair_rank
-from chiaroscuro.diagnostics.classes import explained_by_class
-from chiaroscuro.diagnostics.page import sparkline, text
+from chiaroscuro.diagnostics.assembly.classes import explained_by_class
+from chiaroscuro.diagnostics.assembly.page import sparkline, text
 
 
 def clusters(n=300, d=16, seed=0, n_classes=4):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from chiaroscuro import diagnostics
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics import (
     Labelled,
@@ -28,6 +27,7 @@ from chiaroscuro.diagnostics import (
     zero_shot_accuracy,
 )
 from chiaroscuro.errors import InputError
+from chiaroscuro.measures import knn_accuracies
 
 RANKS = [effective_rank, participation_ratio, numerical_rank]
 SPHERE = [uniformity, mean_cosine]
@@ -85,7 +85,7 @@ def test_sphere_is_its_formulas():
 def test_sphere_in_chunks_is_the_same(monkeypatch):
     h = torch.randn(70, 5)
     whole = uniformity(h)
-    monkeypatch.setattr(diagnostics.sphere, "CHUNK", 16)
+    monkeypatch.setattr("chiaroscuro.measures.sphere.CHUNK", 16)
     assert uniformity(h) == pytest.approx(whole)
 
 
@@ -146,9 +146,8 @@ def naive_knn(train, test, k, vote):
 
 @pytest.mark.parametrize("vote", ["weighted", "majority"])
 @pytest.mark.parametrize("k", [1, 5, 20])
-def test_neighbours_are_the_naive_loop(vote, k, monkeypatch):
+def test_neighbours_are_the_naive_loop(vote, k):
     train, test = clusters(), clusters(60, seed=1)
-    monkeypatch.setattr(diagnostics.neighbours, "CHUNK", 16)
     found = knn_accuracy(train, test, k, vote)
     assert found == pytest.approx(naive_knn(train, test, k, vote))
     assert 0.3 < found < 1
@@ -157,7 +156,7 @@ def test_neighbours_are_the_naive_loop(vote, k, monkeypatch):
 def test_several_numbers_of_neighbours_are_each_alone():
     train, test = clusters(), clusters(60, seed=1)
     votes = ("weighted", "majority")
-    found = diagnostics.neighbours.knn_accuracies(train, test, (5, 20), votes)
+    found = knn_accuracies(train, test, (5, 20), votes)
     assert len(set(found.values())) > 2
     for (k, vote), share in found.items():
         assert share == knn_accuracy(train, test, k, vote)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from chiaroscuro.diagnostics import matching, retrieval, zero_shot_accuracy
-from chiaroscuro.diagnostics.matching import Found, first_places
+from chiaroscuro.diagnostics import retrieval, zero_shot_accuracy
+from chiaroscuro.diagnostics.semantics import matching
+from chiaroscuro.diagnostics.semantics.matching import Found, first_places
 from chiaroscuro.errors import InputError
 
 PLACES = (1, 5, 10)

@@ -6,7 +6,7 @@ import torch
 
 import chiaroscuro as cs
 from chiaroscuro.diagnostics import About, diagnose
-from chiaroscuro.diagnostics.actions import action_measures
+from chiaroscuro.diagnostics.geometry.actions import action_measures
 from chiaroscuro.errors import InputError
 
 MEANINGS = np.array([0, 1, 2, 3] * 2)
@@ -93,7 +93,7 @@ def test_the_kernel_of_a_model_is_held_against_its_classes():
 
 
 def test_the_kernel_of_a_model_that_is_too_large_is_left_out(monkeypatch):
-    from chiaroscuro.diagnostics import further
+    from chiaroscuro.diagnostics.assembly import further
 
     x, y = torch.randn(100, 5), np.arange(100) % 2
     model = torch.nn.Linear(5, 4)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from chiaroscuro.errors import InputError
+from chiaroscuro.measures import nearest
 from chiaroscuro.report.axes import (
     aligned,
     foreign_map,
-    nearest,
     principal_axes,
     similarity_graph,
     unit_rows,
@@ -49,21 +49,6 @@ def test_alignment_keeps_distances():
         np.testing.assert_allclose(*distances, atol=1e-10)
 
 
-@pytest.mark.parametrize("among", [None, np.array([3, 5, 7, 11, 20])])
-def test_nearest_is_that_of_a_loop(among):
-    u = unit_rows(rng.normal(size=(25, 6)))
-    indices, cosines = nearest(u, 4, among)
-    allowed = range(25) if among is None else among.tolist()
-    for i in range(25):
-        others = sorted((j for j in allowed if j != i), key=lambda j: -float(u[i] @ u[j]))[:4]
-        assert indices[i].tolist() == others
-        np.testing.assert_allclose(cosines[i], u[others] @ u[i], atol=1e-6)
-
-
-def test_nearest_of_fewer_rows_than_asked_for():
-    assert nearest(unit_rows(np.eye(3)), 20)[0].shape == (3, 2)
-
-
 def test_zero_and_infinite_rows_stay_finite():
     x = np.array([[0.0, 0.0], [np.inf, 1.0], [1e300, 1e300], [1e-300, 0.0]])
     u = unit_rows(x)
@@ -74,7 +59,7 @@ def test_zero_and_infinite_rows_stay_finite():
 def test_the_graph_has_the_eigenvalues_of_its_dense_laplacian():
     u = unit_rows(rng.normal(size=(60, 5)))
     graph = similarity_graph(u, 4)
-    near, _ = nearest(u, 10)
+    near = nearest(u, 10).ids
     weights = np.zeros((60, 60))
     for i in range(60):
         weights[i, near[i]] += 0.5
@@ -112,7 +97,7 @@ def test_sentences():
 def test_tsne_separates_what_is_separate():
     u = unit_rows(np.repeat(np.eye(2, 5), 20, axis=0) + 0.05 * rng.normal(size=(40, 5)))
     plan = foreign_map(u, "tsne")
-    own, _ = nearest(u, 3)
+    own = nearest(u, 3).ids
     assert plan.shape == (40, 2)
     far = np.linalg.norm(plan[:20].mean(axis=0) - plan[20:].mean(axis=0))
     assert far > plan[:20].std()

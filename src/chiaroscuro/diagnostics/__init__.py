@@ -1,39 +1,18 @@
 """Diagnostics: functions of embeddings. Spectrum, sphere, neighbours, probes; evaluation."""
 
 from chiaroscuro.diagnostics.advice import Finding, Known, findings
-from chiaroscuro.diagnostics.agreement import adjusted_rand, mutual_information
-from chiaroscuro.diagnostics.anatomy import Anatomy, Contrast, anatomy
-from chiaroscuro.diagnostics.clusters import GraphClusters, graph_clusters
-from chiaroscuro.diagnostics.controls import Control, Interval, interval, shuffled
-from chiaroscuro.diagnostics.diagnosis import Diagnosis, diagnose
-from chiaroscuro.diagnostics.dimensions import Dimensions, dimensions
-from chiaroscuro.diagnostics.distributional import (
-    DistributionalAlignment,
-    context_distances,
-    distributional_alignment,
-)
-from chiaroscuro.diagnostics.duplicates import Duplicates, near_duplicates
-from chiaroscuro.diagnostics.evaluation import SUBJECTS, evaluate, glance
-from chiaroscuro.diagnostics.factors import Readout, Survival, readout, survival
-from chiaroscuro.diagnostics.figures import draw
-from chiaroscuro.diagnostics.generator import Generator, generator
-from chiaroscuro.diagnostics.geometry import geometry, weights_of
-from chiaroscuro.diagnostics.hubness import Closest, Hubness, closest, hubness
-from chiaroscuro.diagnostics.matching import retrieval, zero_shot_accuracy
-from chiaroscuro.diagnostics.meaning import read_task
-from chiaroscuro.diagnostics.measuring import About, linear_agreement, pair_rank
-from chiaroscuro.diagnostics.monitoring import monitor
-from chiaroscuro.diagnostics.movement import Effect, Movement, movement
-from chiaroscuro.diagnostics.neighbours import knn_accuracy, knn_leave_one_out
-from chiaroscuro.diagnostics.neural import (
-    ClusterKernel,
-    cluster_kernel,
-    kernel_alignment,
-    sample_kernel,
-)
-from chiaroscuro.diagnostics.page import page
-from chiaroscuro.diagnostics.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
-from chiaroscuro.diagnostics.projector import (
+from chiaroscuro.diagnostics.assembly.diagnosis import Diagnosis, diagnose
+from chiaroscuro.diagnostics.assembly.evaluation import SUBJECTS, evaluate, glance
+from chiaroscuro.diagnostics.assembly.figures import draw
+from chiaroscuro.diagnostics.assembly.measuring import About, linear_agreement
+from chiaroscuro.diagnostics.assembly.monitoring import monitor
+from chiaroscuro.diagnostics.assembly.page import page
+from chiaroscuro.diagnostics.assembly.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
+from chiaroscuro.diagnostics.assembly.tables import table
+from chiaroscuro.diagnostics.geometry.anatomy import Anatomy, Contrast, anatomy
+from chiaroscuro.diagnostics.geometry.generator import Generator, generator
+from chiaroscuro.diagnostics.geometry.movement import Effect, Movement, movement
+from chiaroscuro.diagnostics.geometry.projector import (
     Augmentations,
     Displacements,
     augmentations,
@@ -42,45 +21,82 @@ from chiaroscuro.diagnostics.projector import (
     subspace_angles,
     unexplained,
 )
-from chiaroscuro.diagnostics.record import Record
-from chiaroscuro.diagnostics.regions import (
+from chiaroscuro.diagnostics.geometry.regions import (
     AffineMaps,
     Regions,
     affine_maps,
     local_unexplained,
     regions,
 )
-from chiaroscuro.diagnostics.rows import Labelled
-from chiaroscuro.diagnostics.semantics import (
+from chiaroscuro.diagnostics.geometry.span import Span, augmentation_span, predicted_rank
+from chiaroscuro.diagnostics.geometry.summary import geometry, weights_of
+from chiaroscuro.diagnostics.semantics.clusters import GraphClusters, graph_clusters
+from chiaroscuro.diagnostics.semantics.distributional import (
+    DistributionalAlignment,
+    context_distances,
+    distributional_alignment,
+)
+from chiaroscuro.diagnostics.semantics.equivalence import (
     Equivalence,
     SemanticRatio,
     equivalence,
     semantic_ratio,
     tabulate,
 )
-from chiaroscuro.diagnostics.span import Span, augmentation_span, predicted_rank
-from chiaroscuro.diagnostics.spectrum import (
+from chiaroscuro.diagnostics.semantics.factors import Readout, Survival, readout, survival
+from chiaroscuro.diagnostics.semantics.matching import retrieval, zero_shot_accuracy
+from chiaroscuro.diagnostics.semantics.meaning import read_task
+from chiaroscuro.diagnostics.semantics.neural import (
+    ClusterKernel,
+    cluster_kernel,
+    kernel_alignment,
+    sample_kernel,
+)
+from chiaroscuro.measures import (
+    CATALOGUE,
+    Closest,
+    Control,
     Decay,
+    Dimensions,
+    Duplicates,
+    Hubness,
+    Interval,
+    Labelled,
+    Measure,
+    Norms,
+    Record,
+    Space,
     Spectrum,
     absolute_rank,
+    adjusted_rand,
+    alignment,
+    alpha_req,
+    closest,
     decay,
+    dimensions,
     effective_rank,
+    hubness,
+    interval,
+    knn_accuracy,
+    knn_leave_one_out,
+    lidar,
+    mean_cosine,
+    mutual_information,
+    near_duplicates,
+    norms,
     numerical_rank,
+    pair_rank,
     participation_ratio,
+    rankme,
+    shuffled,
     singular_values,
     spectrum,
-)
-from chiaroscuro.diagnostics.sphere import (
-    Norms,
-    alignment,
-    mean_cosine,
-    norms,
     uniform_law,
     uniformity,
 )
-from chiaroscuro.diagnostics.tables import table
 
 __all__ = [
+    "CATALOGUE",
     "PROBES",
     "SUBJECTS",
     "About",
@@ -106,12 +122,14 @@ __all__ = [
     "Interval",
     "Known",
     "Labelled",
+    "Measure",
     "Movement",
     "Norms",
     "Readout",
     "Record",
     "Regions",
     "SemanticRatio",
+    "Space",
     "Span",
     "Spectrum",
     "Survival",
@@ -119,6 +137,7 @@ __all__ = [
     "adjusted_rand",
     "affine_maps",
     "alignment",
+    "alpha_req",
     "anatomy",
     "augmentation_span",
     "augmentations",
@@ -145,6 +164,7 @@ __all__ = [
     "kernel_alignment",
     "knn_accuracy",
     "knn_leave_one_out",
+    "lidar",
     "linear_agreement",
     "local_unexplained",
     "logistic_probe",
@@ -159,6 +179,7 @@ __all__ = [
     "pair_rank",
     "participation_ratio",
     "predicted_rank",
+    "rankme",
     "read_task",
     "readout",
     "regions",

@@ -2,7 +2,6 @@
 
 from chiaroscuro.graphs.field import CrossEntropy, cross_entropy, cross_entropy_by_enumeration
 from chiaroscuro.graphs.graph import Graph, from_edges
-from chiaroscuro.graphs.kmeans import Clusters, kmeans
 from chiaroscuro.graphs.laplacian import LAPLACIANS, laplacian, trace_form
 from chiaroscuro.graphs.neighbours import from_augmentations, from_embeddings, nearest
 from chiaroscuro.graphs.sampling import Pair, Pairs, Subgraph, sample_subgraph, subgraphs
@@ -20,6 +19,7 @@ from chiaroscuro.graphs.spectral import (
     spectral_embedding,
     spectral_gap,
 )
+from chiaroscuro.measures import Clusters, kmeans
 
 __all__ = [
     "LAPLACIANS",

@@ -11,16 +11,14 @@ from scipy import sparse
 from torch import Tensor
 
 from chiaroscuro.errors import need
-from chiaroscuro.graphs.graph import Floats, Graph, Integers, counted
+from chiaroscuro.graphs.graph import Graph, counted
 from chiaroscuro.kernels import Kernel
-from chiaroscuro.numerics import NEAR, unit
+from chiaroscuro.measures import METRICS, nearest, rows_of
 
 __all__ = ["JOINS", "METRICS", "from_augmentations", "from_embeddings", "nearest"]
 
-METRICS = ("cosine", "euclidean")
 JOINS = ("union", "mutual", "directed")
 TILE = 1024
-_NUMBERS_AT_ONCE = 1 << 23
 
 
 def from_embeddings(
@@ -79,66 +77,6 @@ def from_embeddings(
             w = (w + w.T) / 2  # k is symmetric up to rounding; now exactly
     weighed = "" if kernel is None else f", weighed by {kernel!r}"
     return Graph(w, f"{n_neighbours} nearest by {metric}, {join}{weighed}")
-
-
-def nearest(z: Any, n_neighbours: int, metric: str = "cosine") -> tuple[Integers, Floats]:
-    """The nearest others of each row and their distances, both (n, n_neighbours), in order.
-
-    Equal distances are in order of index. For the cosine, |u - v| of unit rows, whose order is the
-    same.
-
-    Example:
-        >>> at, r = nearest(np.array([[0.0], [1.0], [1.0], [3.0]]), 2, "euclidean")
-        >>> at.tolist(), r[3].tolist()
-        ([[1, 2], [2, 0], [1, 0], [1, 2]], [2.0, 2.0])
-    """
-    call = "nearest(z, n_neighbours)"
-    x = _rows(call, z)
-    n = len(x)
-    need(
-        metric in METRICS,
-        lambda: f"`{call}` needs a metric of {', '.join(METRICS)}; received `{metric}`.",
-    )
-    counted(call, f"neighbours of {n} rows", n_neighbours, 1, n - 1)
-    x = unit(x) if metric == "cosine" else x - x.mean(dim=0)
-    sizes = x.square().sum(dim=1)
-    need(
-        bool((4 * sizes).isfinite().all()),
-        lambda: (
-            f"`{call}` needs rows whose squares are finite; received entries up to "
-            f"{float(x.abs().max()):.3g}. Divide all by a constant."
-        ),
-    )
-    found = [
-        _nearest_of(x, sizes, slice(start, min(start + TILE, n)), n_neighbours)
-        for start in range(0, n, TILE)
-    ]
-    at, r = (np.concatenate(part) for part in zip(*found, strict=True))
-    return at, r
-
-
-def _nearest_of(x: Tensor, sizes: Tensor, rows: slice, count: int) -> tuple[Integers, Floats]:
-    """Candidates by the expansion |a|^2 + |b|^2 - 2 a.b; the choice among them by differences."""
-    own = torch.arange(rows.start, rows.stop)
-    t = sizes[rows, None] + sizes - 2 * x[rows] @ x.T
-    t[torch.arange(len(own)), own] = torch.inf
-    limit = t.kthvalue(count, dim=1).values
-    # what the expansion can be wrong by, twice: nobody who may be among the nearest is left out
-    slack = 1e-14 * x.shape[1] ** 0.5 * (sizes[rows] + sizes.max()) + NEAR * 1e-12
-    i, j = (t <= (limit + 2 * slack)[:, None]).nonzero(as_tuple=True)
-    chunk = max(1, _NUMBERS_AT_ONCE // x.shape[1])
-    exact = torch.cat(
-        [
-            (x[rows.start + i[s : s + chunk]] - x[j[s : s + chunk]]).square().sum(dim=1)
-            for s in range(0, len(i), chunk)
-        ]
-    ).numpy()
-    i_, j_ = i.numpy(), j.numpy()
-    order = np.lexsort((j_, exact, i_))
-    first = np.searchsorted(i_, np.arange(len(own)))  # `nonzero` goes row by row
-    picked = order[(first[:, None] + np.arange(count)).ravel()]
-    shape = len(own), count
-    return j_[picked].reshape(shape), np.sqrt(exact[picked]).reshape(shape)
 
 
 def from_augmentations(
@@ -203,22 +141,4 @@ def from_augmentations(
 
 def _rows(call: str, z: Any) -> Tensor:
     """The rows as a float64 tensor without gradient; a sentence if they are no finite matrix."""
-    given: Any = z.detach() if isinstance(z, Tensor) else np.asarray(z)
-    real = not given.is_complex() if isinstance(given, Tensor) else given.dtype.kind in "biuf"
-    need(
-        real and given.ndim == 2 and len(given) >= 2 and given.shape[1] > 0,
-        lambda: (
-            f"`{call}` needs a matrix (n, d) of numbers, at least 2 rows; received {given.dtype} "
-            f"of shape {tuple(given.shape)}."
-        ),
-    )
-    x = torch.as_tensor(given).to("cpu", torch.float64)
-    bad = (~x.isfinite().all(dim=1)).nonzero().flatten()
-    need(
-        len(bad) == 0,
-        lambda: (
-            f"`{call}` needs finite numbers; {len(bad)} of {len(x)} rows have NaN or infinity, the "
-            f"first is row {int(bad[0])}."
-        ),
-    )
-    return x
+    return torch.tensor(rows_of(call, z))

@@ -9,8 +9,8 @@ import numpy as np
 from chiaroscuro.errors import need
 from chiaroscuro.graphs.eigen import bottom
 from chiaroscuro.graphs.graph import Floats, Graph, Integers, counted, unlike
-from chiaroscuro.graphs.kmeans import kmeans
 from chiaroscuro.graphs.laplacian import LAPLACIANS, laplacian
+from chiaroscuro.measures import kmeans
 
 __all__ = ["Spectrum", "n_clusters", "spectral_clustering", "spectral_embedding", "spectral_gap"]
 

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from chiaroscuro.errors import InputError, need
+from chiaroscuro.measures import nearest, spaced, unit
 
 __all__ = [
     "MAPS",
     "Graph",
     "aligned",
     "foreign_map",
-    "nearest",
     "principal_axes",
     "similarity_graph",
-    "spaced",
     "unit_rows",
 ]
 
@@ -31,27 +30,17 @@ N_NEIGHBOURS = 10
 """Of the similarity graph [luxburg2007, Sec. 8.2: of the order of log n]."""
 
 _TELEPORT = 0.02  # joins the parts of a graph, as a share of the mean degree
-_AT_ONCE = 1 << 24  # similarities held at a time
 
 
 def unit_rows(x: np.ndarray) -> np.ndarray:
-    """u = x / |x|, in float32; a zero row stays zero, a row that is not finite becomes zero.
+    """Return u = x / |x| in float32; a row that is not finite becomes zero, as a zero row is.
 
     Example:
         >>> unit_rows(np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0]])).tolist()
         [[0.6000000238418579, 0.800000011920929], [0.0, 0.0], [0.0, 0.0]]
     """
     x = np.asarray(x, dtype=np.float64)
-    x = np.where(np.isfinite(x).all(axis=1, keepdims=True), x, 0.0)
-    largest = np.abs(x).max(axis=1, keepdims=True, initial=0.0)
-    x = x / np.where(largest > 0, largest, 1.0)  # so that squares neither vanish nor overflow
-    norm = np.linalg.norm(x, axis=1, keepdims=True)
-    return (x / np.where(norm > 0, norm, 1.0)).astype(np.float32)
-
-
-def spaced(n: int, most: int) -> np.ndarray:
-    """At most so many of n rows, evenly spaced."""
-    return np.linspace(0, n - 1, min(n, most)).astype(np.int64)
+    return unit(np.where(np.isfinite(x).all(axis=1, keepdims=True), x, 0.0)).astype(np.float32)
 
 
 def principal_axes(x: np.ndarray, d: int = 2) -> np.ndarray:
@@ -97,42 +86,6 @@ def aligned(frames: Sequence[np.ndarray]) -> list[np.ndarray]:
         u, _, vt = np.linalg.svd(x.T @ out[-1])
         out.append(x @ (u @ vt))
     return out[::-1]
-
-
-def nearest(
-    u: np.ndarray, k: int, among: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The k most similar other rows of each unit row: indices and cosines, most similar first.
-
-    Args:
-        u: (n, d) unit rows.
-        k: neighbours; fewer where there are fewer rows.
-        among: the rows that may be neighbours; all unless given.
-
-    Example:
-        >>> u = unit_rows(np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]]))
-        >>> nearest(u, 1)[0].ravel().tolist()
-        [1, 0, 1]
-    """
-    n = len(u)
-    among = np.arange(n) if among is None else np.asarray(among)
-    k = max(0, min(k, len(among) - 1))
-    place = np.full(n, -1)
-    place[among] = np.arange(len(among))
-    indices = np.empty((n, k), dtype=np.int64)
-    cosines = np.empty((n, k), dtype=np.float32)
-    step = max(1, _AT_ONCE // max(1, len(among)))
-    for start in range(0, n if k else 0, step):
-        rows = np.arange(start, min(start + step, n))
-        s = u[rows] @ u[among].T
-        own = place[rows] >= 0
-        s[np.flatnonzero(own), place[rows][own]] = -np.inf
-        top = np.argpartition(-s, k - 1, axis=1)[:, :k]
-        found = np.take_along_axis(s, top, axis=1)
-        order = np.argsort(-found, axis=1, kind="stable")
-        indices[rows] = among[np.take_along_axis(top, order, axis=1)]
-        cosines[rows] = np.take_along_axis(found, order, axis=1)
-    return indices, cosines
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,8 +134,8 @@ def similarity_graph(u: np.ndarray, d: int = 2) -> Graph:
     need(n >= 3, lambda: f"A similarity graph needs at least 3 rows; received {n}.")
     rows = spaced(n, LANDMARKS)
     m, marks = len(rows), u[rows]
-    near, _ = nearest(marks, N_NEIGHBOURS)
-    k = near.shape[1]
+    k = min(N_NEIGHBOURS, m - 1)
+    near = nearest(marks, k).ids
     ends = (np.repeat(np.arange(m), k), near.ravel())
     one_way = coo_matrix((np.full(m * k, 0.5), ends), shape=(m, m)).tocsr()
     weights = one_way + one_way.T
@@ -207,11 +160,7 @@ def similarity_graph(u: np.ndarray, d: int = 2) -> Graph:
     out[rows, : wanted - 1] = vectors
     others = np.setdiff1d(np.arange(n), rows)
     if len(others):
-        step = max(1, _AT_ONCE // m)
-        for at in range(0, len(others), step):
-            part = others[at : at + step]
-            top = np.argpartition(-(u[part] @ marks.T), k - 1, axis=1)[:, :k]
-            out[part, : wanted - 1] = vectors[top].mean(axis=1)
+        out[others, : wanted - 1] = vectors[nearest(marks, k, queries=u[others]).ids].mean(axis=1)
     pairs = np.stack([rows[ends[0]], rows[ends[1]]], axis=1)
     edges = np.unique(np.sort(pairs, axis=1), axis=0)
     return Graph(rows, edges, np.clip(1 - values[order], 0, 2), out)

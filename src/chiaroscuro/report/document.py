@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings, to_toml
+from chiaroscuro.measures import CATALOGUE, Space, explained, spaced
 from chiaroscuro.report import numbers, points
-from chiaroscuro.report.axes import nearest, spaced, unit_rows
+from chiaroscuro.report.axes import unit_rows
 from chiaroscuro.report.packing import data_url, short
 from chiaroscuro.report.points import Shown, shown
 from chiaroscuro.report.reading import Lab, Subject
@@ -29,7 +30,7 @@ _FIGURE_BYTES = 3 << 20
 def document(
     found: Sequence[Subject], most: int = points.POINTS, maps: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The document of a page about these subjects.
+    """Return the document of a page about these subjects.
 
     Args:
         found: one, or several to compare.
@@ -40,6 +41,7 @@ def document(
         "format": FORMAT,
         "kind": "report",
         "title": " and ".join(subject.name for subject in found[:3]),
+        "measures": {name: one.json() for name, one in CATALOGUE.items()},
         "runs": [short(_run(subject, most, maps)) for subject in found],
     }
 
@@ -129,15 +131,11 @@ def _measures(vectors: Mapping[str, np.ndarray], space: str, rows: Shown) -> dic
     views = None
     if f"{space}1" in vectors and f"{space}2" in vectors:
         views = unit_rows(vectors[f"{space}1"][few]), unit_rows(vectors[f"{space}2"][few])
-    found = numbers.spectrum(x)
-    near, _ = nearest(u, points.N_JUDGED)
-    return {
-        "spectrum": found["s"],
-        "effective_rank": found["effective_rank"],
-        "participation_ratio": found["participation_ratio"],
-        "uniformity": numbers.uniformity(u),
-        "alignment": numbers.alignment(*views) if views else None,
-        "knn_accuracy": numbers.knn_accuracy(near, y) if y is not None else None,
+    space_of = Space(x, views, y)
+    named = {"knn_accuracy": "shown_knn_accuracy"}  # of the samples shown, not of those diagnosed
+    values = {named.get(m.name, m.name): m(space_of) for m in CATALOGUE.values() if m.of}
+    return values | {
+        "spectrum": space_of.spectrum.values.tolist(),
         "similarities": numbers.similarities(u, views, y),
         "not_finite": int((~finite).sum()),
     }
@@ -200,7 +198,7 @@ def _factors(e: Embeddings, diagnosis: Mapping[str, Any] | None) -> dict[str, An
             targets[str(name)] = _circle(column) if str(name).endswith("hue") else column[:, None]
     if not targets:
         return None
-    shares = [numbers.explained(x, list(targets.values())) for x in layers.values()]
+    shares = [explained(x, list(targets.values())) for x in layers.values()]
     table = [list(of_target) for of_target in zip(*shares, strict=True)]
     known = (diagnosis or {}).get("measures", {})
     for row, target in zip(table, targets, strict=True):

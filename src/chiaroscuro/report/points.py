@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
-from chiaroscuro.report import numbers
+from chiaroscuro.measures import kmeans, mutual_information, nearest
 from chiaroscuro.report.axes import (
     Graph,
     aligned,
     foreign_map,
-    nearest,
     principal_axes,
     similarity_graph,
     unit_rows,
@@ -191,8 +190,11 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
     for name in maps:
         found["maps"][name] = coordinates([foreign_map(u, name)] * len(units))
     among = None if n <= CANDIDATES else stratified(n, CANDIDATES, rows.embeddings.labels)
-    near, cosines = nearest(u, N_JUDGED, among)
-    counts, skewness = numbers.hubness(near, n)
+    most = (n if among is None else len(among)) - 1
+    near, cosines = _near(u, min(N_JUDGED, most), among)
+    counts = np.bincount(near[:, :10].ravel(), minlength=n)
+    spread = counts.std()
+    skewness = float((((counts - counts.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0
     index = np.uint16 if n < 65536 else np.uint32
     found |= {
         "near": blob(near[:, :N_LISTED].astype(index)),
@@ -207,6 +209,11 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def _near(u: np.ndarray, k: int, among: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    found = nearest(u, k, among=among)
+    return found.ids, found.cosines
+
+
 def _two(vectors: np.ndarray) -> np.ndarray:
     return np.pad(vectors, ((0, 0), (0, max(0, 2 - vectors.shape[1]))))[:, :2]
 
@@ -218,7 +225,7 @@ def _n_classes(rows: Shown) -> int:
 
 
 def _graph(graph: Graph, n_clusters: int, e: Embeddings, index: type) -> dict[str, Any]:
-    own = numbers.clusters(graph.vectors, n_clusters)
+    own = kmeans(graph.vectors, min(n_clusters, len(graph.vectors)), n_starts=4).labels
     kept = graph.edges[stratified(len(graph.edges), MOST_EDGES, None)]
     found: dict[str, Any] = {
         "clusters": blob(own.astype(np.uint8)),
@@ -233,7 +240,7 @@ def _graph(graph: Graph, n_clusters: int, e: Embeddings, index: type) -> dict[st
         np.add.at(table, (own[known], e.labels[known]), 1)
         found["table"] = table
         found["purity"] = float(table.max(axis=1).sum() / table.sum())
-        found["nmi"] = numbers.mutual_information(own[known], e.labels[known])
+        found["nmi"] = mutual_information(own[known], e.labels[known])
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from chiaroscuro.diagnostics.record import Record
+from chiaroscuro.measures.record import Record
 
 __all__ = ["SEVERITIES", "Finding", "Known", "argument", "replaced"]
 

@@ -266,7 +266,7 @@ def measured(networks: Any, asked: Any, rows: int, epoch: int) -> dict[str, Any]
         "ranks": {name: one.numerical_rank for name, one in spectra.items()},
         "effective": {name: one.effective_rank for name, one in spectra.items()},
         "spectra": {name: _digits(one.values) for name, one in spectra.items()},
-        "weights": _digits(cs.diagnostics.singular_values(W, centred=False).numpy()),
+        "weights": _digits(cs.diagnostics.singular_values(W, centred=False)),
         "scaled": scaled(W, e, objective, asked.batch),
         "distances": np.histogram(apart.distance, BINS)[0].tolist(),
         "knn": scored(e)["encoder"]["knn_20"],

@@ -8,7 +8,7 @@ import { measure, measureName, unit } from "./numbers.js";
 import { category } from "./palette.js";
 import { columns, panel, section } from "./panel.js";
 
-const MEASURES = ["knn_accuracy", "effective_rank", "participation_ratio", "alignment", "uniformity"];
+const MEASURES = ["shown_knn_accuracy", "effective_rank", "participation_ratio", "alignment", "uniformity"];
 
 export function compareSection(runs, open) {
   const withPoints = runs.filter((run) => run.samples);
@@ -78,7 +78,7 @@ function curves(runs) {
     if (series.some((one) => one.y.length > 1)) found.push(panel(title[0].toUpperCase() + title.slice(1), "All runs, over the epochs.", null, lines(series, { x: "epoch", y }).node));
   };
   add("Loss", "Mean loss, nats", (run) => ({ x: run.training?.epochs?.epoch ?? [], y: run.training?.epochs?.mean_loss ?? [] }));
-  for (const [name, y, share] of [["knn_accuracy", "Neighbours name the label, %", 100], ["effective_rank", "Effective rank of h, dimensions", 1]]) {
+  for (const [name, y, share] of [["shown_knn_accuracy", "Neighbours name the label, %", 100], ["effective_rank", "Effective rank of h, dimensions", 1]]) {
     add(measureName(name), y, (run) => ({
       x: run.epochs ?? [], y: (run.frames ?? []).map((frame) => (frame.h ?? frame.z)[name]).map((v) => (v === null ? null : share * v)),
     }));

@@ -166,7 +166,7 @@ function inStep(run) {
     charts.push(lines(series, { x: "epoch", y: `${title[0].toUpperCase()}${title.slice(1)}${kind ? `, ${kind}` : ""}` },
       { height: 150 }));
   };
-  over("knn_accuracy", 100);
+  over("shown_knn_accuracy", 100);
   over("effective_rank", 1);
   return { charts, node: el("div.right", {}, charts.map((chart) => chart.node)) };
 }

@@ -2,6 +2,7 @@
 
 import { el, refill } from "./dom.js";
 import { read } from "./data.js";
+import { learn } from "./numbers.js";
 import { compareSection } from "./compare.js";
 import { exploreSection } from "./explore.js";
 import { listPage } from "./list.js";
@@ -10,6 +11,7 @@ import { setTheme, theme } from "./palette.js";
 import { verdictSection } from "./verdict.js";
 
 const content = read();
+learn(content.measures);
 const page = document.getElementById("page");
 const token = new URLSearchParams(location.search).get("token");
 

@@ -1,22 +1,10 @@
 // Numbers for people: three figures, thin spaces, units; and the ticks of an axis.
 
-const NAMES = {
-  loss: ["loss", "nats"],
-  mean_loss: ["mean loss", "nats"],
-  lr: ["learning rate", ""],
-  knn_accuracy: ["neighbours name the label", "%"],
-  knn_20: ["held-out accuracy, 20 neighbours", "%"],
-  online_knn: ["accuracy inside the training side, 20 neighbours", "%"],
-  linear_accuracy: ["linear accuracy", "%"],
-  effective_rank: ["effective rank", "dimensions"],
-  participation_ratio: ["participation ratio", "dimensions"],
-  numerical_rank: ["numerical rank", "dimensions"],
-  uniformity: ["uniformity", "nats"],
-  alignment: ["alignment", "squared distance"],
-  mean_cosine: ["mean cosine", ""],
-  images_per_second: ["speed", "samples/s"],
-  seconds: ["time", "s"],
-};
+let NAMES = {}; // of every measure its label and unit, as the document defines them
+
+export function learn(measures) {
+  NAMES = Object.fromEntries(Object.entries(measures ?? {}).map(([name, one]) => [name, [one.label, one.unit ?? ""]]));
+}
 
 export function measureName(name) {
   const projected = name.startsWith("z_");

@@ -41,14 +41,18 @@ function headline(run) {
       `raw input ${measure("knn_20", found.input?.knn_20)}, untrained ${measure("knn_20", found.untrained?.knn_20)}`);
   }
   if (last) {
-    add("knn_accuracy", last[space].knn_accuracy, first?.[space].knn_accuracy);
+    // the diagnosis looks at more rows: its number is the one, wherever a measure is shown
+    const told = (name, value) => run.diagnosis?.measures?.[name] ?? value;
+    const judged = run.diagnosis?.measures?.[space === "z" ? "z_knn_accuracy" : "knn_accuracy"];
+    if (judged === undefined) add("shown_knn_accuracy", last[space].shown_knn_accuracy, first?.[space].shown_knn_accuracy);
+    else add(space === "z" ? "z_knn_accuracy" : "knn_accuracy", judged, null);
     const d = run.spaces[space].d;
-    add("effective_rank", last[space].effective_rank, null, `of ${d} in ${space}`
-      + (last.z && space === "h" ? `; ${format(last.z.effective_rank)} of ${run.spaces.z.d} in z` : ""));
+    add("effective_rank", told(space === "z" ? "z_effective_rank" : "effective_rank", last[space].effective_rank), null, `of ${d} in ${space}`
+      + (last.z && space === "h" ? `; ${format(told("z_effective_rank", last.z.effective_rank))} of ${run.spaces.z.d} in z` : ""));
     const seen = last.z ? "z" : "h";
     const named = (name) => (seen === "z" ? `z_${name}` : name);
-    add(named("alignment"), last[seen].alignment, first?.[seen].alignment);
-    add(named("uniformity"), last[seen].uniformity, first?.[seen].uniformity);
+    add(named("alignment"), told(named("alignment"), last[seen].alignment), first?.[seen].alignment);
+    add(named("uniformity"), told(named("uniformity"), last[seen].uniformity), first?.[seen].uniformity);
   }
   return cards.length ? el("div.numbers", {}, cards) : null;
 }
@@ -58,8 +62,8 @@ function whose(run) {
   const n = run.diagnosis?.measures?.n;
   const shown = run.samples?.n;
   if (!n || !shown || n === shown) return null;
-  return el("p.hint", {}, `Verdict and findings are of ${format(n)} rows; ranks, neighbours, alignment and uniformity above, `
-    + `and the panels below the map, of the ${format(shown)} that are shown, so they differ a little.`);
+  return el("p.hint", {}, `The verdict, the findings and the numbers above are of ${format(n)} rows; curves over the epochs `
+    + `and the panels below the map are of the ${format(shown)} samples shown.`);
 }
 
 function accuracies(run) {

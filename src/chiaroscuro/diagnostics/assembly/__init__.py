@@ -1,0 +1,3 @@
+"""`diagnose` and `evaluate`: read the arrays, take the measures, say what they mean."""
+
+__all__: list[str] = []

@@ -1,0 +1,146 @@
+"""What labels say of embeddings: neighbours and probes beside shuffled labels, sizes, leaks."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.diagnostics.assembly.probe import ridge_probe
+from chiaroscuro.measures import Labelled, interval, nearest, rows_of, shuffled, voted
+
+if TYPE_CHECKING:
+    from chiaroscuro.diagnostics.assembly.measuring import Measured
+
+__all__ = ["class_measures", "explained_by_class"]
+
+NEIGHBOURS = 20
+FOLDS = 5
+
+
+def class_measures(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int) -> None:
+    """Add what the labels allow to what was measured.
+
+    Args:
+        out: is added to.
+        embeddings: with labels; rows with a negative one are left out.
+        some: the rows to use.
+        seed: of folds and permutations.
+    """
+    every = np.asarray(embeddings.labels)
+    counts = np.unique(every[every >= 0], return_counts=True)[1]
+    shares = counts / counts.sum()
+    out.numbers |= {
+        "n_classes": len(counts),
+        "largest_class": float(shares.max()),
+        "class_evenness": float(-(shares * np.log(shares)).sum() / math.log(len(counts))),
+    }
+    kept = some[every[some] >= 0]
+    y = np.unique(every[kept], return_inverse=True)[1]
+    split = None if embeddings.split is None else np.asarray(embeddings.split)[kept]
+    if split is not None and (min((split == 0).sum(), (split == 1).sum()) < 2):
+        split = None
+    if len(np.unique(y)) < 2 or len(y) <= NEIGHBOURS:
+        return
+    spaces = {
+        "": embeddings.h,
+        "z_": embeddings.z,
+        "untrained_": embeddings.layers.get("untrained"),
+    }
+    for prefix, rows in spaces.items():
+        if rows is None:
+            continue
+        x = np.asarray(rows[kept], dtype=np.float64).reshape(len(kept), -1)
+        _accuracy(out, prefix, x, y, split, seed)
+        if prefix == "":
+            explained = explained_by_class(x, y)
+            out.numbers |= {
+                "label_in_one_dimension": float(explained.max()),
+                "label_in_typical_dimension": float(np.median(explained)),
+                "label_dimension": int(explained.argmax()),
+            }
+    if out.numbers.get("untrained_knn_accuracy") is not None:
+        gain = out.numbers["knn_accuracy"] - out.numbers["untrained_knn_accuracy"]
+        out.numbers["gain_over_untrained"] = gain
+
+
+def explained_by_class(h: Any, labels: np.ndarray) -> np.ndarray:
+    """The share of each dimension's variance that the labels explain, corrected for chance.
+
+        1 - (within / (n - c)) / (total / (n - 1)),   c classes
+
+    At most 1, where a dimension is a function of the label; about 0 where it knows nothing of it.
+    Nothing is known of a constant dimension: 0.
+
+    Args:
+        h: (n, d).
+        labels: (n,), 0 to c - 1, n > c.
+
+    Example:
+        >>> h = np.array([[0.0, 1.0], [0.0, -1.0], [2.0, 1.0], [2.0, -1.0]])
+        >>> explained_by_class(h, np.array([0, 0, 1, 1])).round(2).tolist()
+        [1.0, -0.5]
+    """
+    x = rows_of("explained_by_class", h)
+    y = np.asarray(labels, dtype=np.int64)
+    n, c = len(x), int(y.max()) + 1
+    if n <= c:
+        return np.zeros(x.shape[1])
+    x = x - x.mean(axis=0)
+    sums = np.zeros((c, x.shape[1]))
+    np.add.at(sums, y, x)
+    counts = np.maximum(np.bincount(y, minlength=c), 1)
+    total = np.einsum("ij,ij->j", x, x)
+    within = total - (sums**2 / counts[:, None]).sum(axis=0)
+    live = total > 1e-20 * total.max()
+    share = 1 - (within / (n - c)) / (np.where(live, total, 1.0) / (n - 1))
+    return np.where(live, share, 0.0)
+
+
+def _accuracy(
+    out: Measured, prefix: str, x: np.ndarray, y: np.ndarray, split: np.ndarray | None, seed: int
+) -> None:
+    if split is None:
+        test = np.arange(len(y))
+        near = nearest(x, min(NEIGHBOURS, len(x) - 1))
+    else:
+        bank, test = np.flatnonzero(split == 0), np.flatnonzero(split == 1)
+        near = nearest(x[bank], min(NEIGHBOURS, len(bank)), queries=x[test])
+        near = near._replace(ids=bank[near.ids])
+    named = lambda labels: voted(near, labels)
+    hits = (named(y) == y[test]).astype(np.float64)
+    knn = lambda labels: float((named(labels) == labels[test]).mean())
+    out.numbers[f"{prefix}knn_accuracy"] = float(hits.mean())
+    out.numbers[f"{prefix}linear_accuracy"] = p = _linear(x, y, split, seed)
+    out.numbers[f"{prefix}linear_error"] = math.sqrt(max(p * (1 - p), 0.25 / len(test)) / len(test))
+    if prefix == "untrained_":
+        return
+    rows = np.arange(len(y))
+    # the labels keep their law and lose their rows
+    out.controls[f"{prefix}knn_accuracy"] = shuffled(
+        lambda _, labels: knn(labels), rows, y, seed=seed
+    )
+    out.controls[f"{prefix}linear_accuracy"] = shuffled(
+        lambda _, labels: _linear(x, labels, split, seed), rows, y, repeats=1, seed=seed
+    )
+    out.intervals[f"{prefix}knn_accuracy"] = interval(np.mean, hits, replace=True, seed=seed)
+
+
+def _linear(x: np.ndarray, y: np.ndarray, split: np.ndarray | None, seed: int) -> float:
+    """Accuracy of the ridge probe on the test side, or over five folds."""
+    if split is not None:
+        parts = [split == 1]
+    else:
+        fold = np.random.default_rng(seed).permutation(len(y)) % FOLDS
+        parts = [fold == k for k in range(FOLDS)]
+    right = 0.0
+    for test in parts:
+        known = np.unique(y[~test])
+        if len(known) < 2:  # whoever has seen one class names it
+            right += int((y[test] == known[0]).sum())
+            continue
+        train, rest = (Labelled(x[mask], y[mask]) for mask in (~test, test))
+        right += ridge_probe(train, rest) * int(test.sum())
+    return right / sum(int(test.sum()) for test in parts)

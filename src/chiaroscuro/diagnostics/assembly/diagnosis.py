@@ -1,0 +1,256 @@
+"""`diagnose`: everything that given embeddings allow to be said, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.diagnostics.advice import SEVERITIES, Finding, Known, findings
+from chiaroscuro.diagnostics.assembly.measuring import (
+    LEAST,
+    PAIRS,
+    PAIRWISE,
+    About,
+    Measured,
+    measure,
+)
+from chiaroscuro.diagnostics.assembly.reading import ROWS, Reading, read
+from chiaroscuro.errors import need
+from chiaroscuro.measures.record import Record, plain
+
+__all__ = ["DIAGNOSIS_FORMAT", "Diagnosis", "diagnose"]
+
+DIAGNOSIS_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis(Record):
+    """What was found, and from what.
+
+    Args:
+        subject: the name of the file, the run or the arrays.
+        verdict: one sentence.
+        findings: the gravest first.
+        measures: numbers by name; of z under `z_`.
+        controls: measures of pairs beside their values under shuffled pairs.
+        intervals: measures with a 95 % interval.
+        spectra: singular values of h and z.
+        rows: numbers of the rows that findings speak of: twins, hubs, the far ones.
+        given: the arrays and facts that were there, by name.
+        could_tell: what more could be said, and what it takes.
+        sampling: how many rows were looked at.
+    """
+
+    subject: str
+    verdict: str
+    findings: tuple[Finding, ...]
+    measures: dict[str, Any]
+    controls: dict[str, Any]
+    intervals: dict[str, Any]
+    spectra: dict[str, np.ndarray]
+    rows: dict[str, np.ndarray]
+    given: dict[str, str]
+    could_tell: tuple[str, ...]
+    sampling: dict[str, Any]
+
+    @property
+    def severity(self) -> str | None:
+        """The gravest severity; None where nothing was found."""
+        return self.findings[0].severity if self.findings else None
+
+    def json(self) -> dict[str, Any]:
+        """The diagnosis as plain numbers, lists and dictionaries, with its `format`."""
+        found = {"format": DIAGNOSIS_FORMAT, **super().json()}
+        for made, one in zip(found["findings"], self.findings, strict=True):
+            made["change"] = one.change
+        return found
+
+    def __str__(self) -> str:
+        from chiaroscuro.diagnostics.assembly.page import text
+
+        return text(self)
+
+
+def diagnose(
+    subject: Any, about: About | None = None, rows: int = ROWS, seed: int = 0
+) -> Diagnosis:
+    """Look at embeddings in every way that the given arrays allow, and say what to change.
+
+    Rules turn the measures into findings, the gravest first; each has its evidence, its cause and
+    what to change. Measures of pairs stand beside their values under shuffled pairs. With fewer
+    than 64 rows the measures are given and nothing is judged.
+
+    Args:
+        subject: `Embeddings`, a matrix, a dictionary of arrays, or an `.npz` or `.npy` file.
+        about: what is known of the training: the loss, the batch, settings and history.
+        rows: look at so many at most, drawn by the seed; 10,000 of them where all pairs are
+            compared, 2,048 pairs of views.
+        seed: of everything that is drawn.
+
+    Example:
+        >>> found = diagnose(np.random.default_rng(0).normal(size=(500, 16)))
+        >>> found.severity, found.measures["numerical_rank"]
+        (None, 16)
+        >>> diagnose(np.ones((500, 16))).findings[0].name
+        'full_collapse'
+    """
+    about = About() if about is None else about
+    reading = read(subject, rows, seed)
+    embeddings = reading.embeddings
+    about = _of_rows(about, reading)
+    measured = measure(embeddings, about, seed)
+    enough = embeddings.n >= LEAST
+    known = Known(measured.numbers, flat(about.settings))
+    found = findings(known) if enough else [_too_few(embeddings)]
+    return Diagnosis(
+        subject=reading.name,
+        verdict=_verdict(found, measured, embeddings, enough),
+        findings=tuple(found),
+        measures=plain(measured.numbers),
+        controls=dict(measured.controls),
+        intervals=dict(measured.intervals),
+        spectra=measured.spectra,
+        rows={name: reading.rows[ids] for name, ids in measured.rows.items()},
+        given=_given(embeddings, about),
+        could_tell=tuple(_could_tell(embeddings, about, enough)),
+        sampling={
+            "n": reading.n,
+            "rows": embeddings.n,
+            "rows_of_all_pairs": min(PAIRWISE, embeddings.n),
+            "pairs_of_views": min(PAIRS, embeddings.n),
+            "seed": seed,
+        },
+    )
+
+
+def flat(settings: Mapping[str, Any], under: str = "") -> dict[str, Any]:
+    """Nested settings by dotted keys, as `--set` takes them.
+
+    Example:
+        >>> flat({"epochs": 5, "data": {"source": "digits"}})
+        {'epochs': 5, 'data.source': 'digits'}
+    """
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        inside = isinstance(value, Mapping)
+        found |= flat(value, f"{under}{key}.") if inside else {f"{under}{key}": value}
+    return found
+
+
+def _of_rows(about: About, reading: Reading) -> About:
+    """What is known of each row, of the rows that were drawn."""
+    if len(reading.rows) == reading.n:
+        return about
+    names = ("inputs", "parameters", "first_parameters")
+    given = {name: value for name in names if (value := getattr(about, name)) is not None}
+    for name, value in given.items():
+        need(
+            len(value) == reading.n,
+            lambda name=name, value=value: (
+                f"`About({name})` needs one for each of {reading.n} rows, of which "
+                f"{len(reading.rows)} are looked at; received {len(value)}."
+            ),
+        )
+    return replace(about, **{name: value[reading.rows] for name, value in given.items()})
+
+
+# ---- words ----
+
+
+def _verdict(found: list[Finding], measured: Measured, embeddings: Embeddings, enough: bool) -> str:
+    if not enough:
+        return (
+            f"Too few rows to judge: {embeddings.n} of at least {LEAST}. The measures are those of "
+            "these rows and say little of others."
+        )
+    grave = [one for one in found if one.severity != "note"]
+    if not grave:
+        prefix = "" if embeddings.h is not None else "z_"
+        numbers = measured.numbers
+        notes = f" {len(found)} note{'s' * (len(found) != 1)}." if found else ""
+        return (
+            f"Healthy, as far as {', '.join(_spaces(embeddings))} tell: effective rank "
+            f"{numbers[prefix + 'effective_rank']:.1f} of {numbers[prefix + 'room']}, mean cosine "
+            f"{numbers[prefix + 'mean_cosine']:.2f}.{notes}"
+        )
+    first = grave[0]
+    others = f" And {len(grave) - 1} more." if len(grave) > 1 else ""
+    evidence = first.evidence[0].upper() + first.evidence[1:]
+    return f"{first.name.replace('_', ' ').capitalize()} ({first.severity}). {evidence}.{others}"
+
+
+def _spaces(embeddings: Embeddings) -> list[str]:
+    names = ("h", "z", "h1", "z1", "labels", "factors")
+    shown = {"h1": "two views of h", "z1": "two views of z"}
+    return [shown.get(n, n) for n in names if getattr(embeddings, n) is not None]
+
+
+def _too_few(embeddings: Embeddings) -> Finding:
+    n = embeddings.n
+    return Finding(
+        name="too_few_rows",
+        severity=SEVERITIES[0],
+        evidence=f"{n} rows; no rank can exceed {n - 1}, and neighbours are few",
+        cause="so few rows look collapsed or spread by chance",
+        advice=f"embed at least {LEAST} samples, better a thousand",
+        expect="a judgement",
+        paper="politis1999subsampling",
+    )
+
+
+def _given(embeddings: Embeddings, about: About) -> dict[str, str]:
+    given = {name: f"{a.shape} {a.dtype}" for name, a in embeddings.arrays().items()}
+    if about.loss is not None:
+        given["objective"] = f"{about.loss.kernel!r}, {about.loss.negatives!r}"
+    if about.batch is not None:
+        given["batch"] = str(about.batch)
+    if about.settings:
+        given["settings"] = "of the run"
+    if about.history:
+        given["history"] = f"{len(about.history)} records"
+    return given
+
+
+def _could_tell(embeddings: Embeddings, about: About, enough: bool) -> list[str]:
+    here = set(embeddings.arrays())
+    views = bool(here & {"h1", "z1"})
+    wanted = [
+        (not enough, f"with at least {LEAST} rows: whether anything is wrong at all"),
+        (
+            "labels" not in here,
+            "with `labels`: accuracy of neighbours and probes, false negatives, leaks, the sizes "
+            "of classes",
+        ),
+        (
+            not views,
+            "with two views (`z1` and `z2`, or `h1` and `h2`): alignment, mispaired, too weak and "
+            "too strong views",
+        ),
+        (
+            about.loss is None,
+            "with the objective (`--objective`) and two views: whether the temperature fits, and "
+            "the loss taken apart",
+        ),
+        (about.batch is None, "with the batch size (`--batch`): whether negatives are too few"),
+        ("z" not in here, "with `z`, the projector's output: what the projector does to h"),
+        ("h" not in here, "with `h`, the encoder's output: what is used afterwards"),
+        (
+            "layer_untrained" not in here,
+            "with `layer_untrained`, h before training: what training added",
+        ),
+        ("factors" not in here, "with `factors`: which of them survive, style against content"),
+        (
+            about.projector is None,
+            "with the projector itself: its regions, and which directions it does not see",
+        ),
+        (
+            about.model is None,
+            "with the model and its inputs: whether its neural kernel sees the classes",
+        ),
+        (not about.history, "with the history of a run: whether training left its start"),
+    ]
+    return [sentence for missing, sentence in wanted if missing]

@@ -1,0 +1,255 @@
+"""`evaluate`: what embeddings are good for, by a stated protocol, beside two controls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.diagnostics.assembly.probe import PROBES
+from chiaroscuro.diagnostics.rows import Labelled
+from chiaroscuro.diagnostics.semantics.matching import retrieval, zero_shot_accuracy
+from chiaroscuro.errors import need
+from chiaroscuro.measures.accuracy import knn_accuracies, knn_accuracy
+
+__all__ = ["SUBJECTS", "evaluate", "glance"]
+
+SUBJECTS = ("input", "untrained", "encoder", "projector")
+"""Raw input and untrained encoder are the controls; h is the encoder's, z the projector's."""
+
+_NEIGHBOURS = (20, 200)
+_ABOUT = {
+    "ridge": "closed form on standardised features, penalty 1",
+    "logistic": "L-BFGS on standardised features, penalty 1",
+    "sgd": (
+        "SGD, lr 0.3 to 0 by cosine, batch 64, weight decay 1e-6, 100 epochs, the last epoch "
+        "[tan2024, Appendix B]; null: it diverged"
+    ),
+}
+
+
+def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -> dict[str, Any]:
+    """What embeddings know on the held-out side, by a stated protocol, as a JSON-able dictionary.
+
+    With labels: accuracy of neighbours and of linear probes, fitted on the rows with `split` 0 and
+    asked about those with `split` 1. With both sides of pairs (`z1`, `z2`): retrieval among the
+    rows with `split` 1, both ways; with `prompts` also zero-shot accuracy. Nothing is chosen by the
+    test side. The controls are the raw input (`layer_input`, or the thumbnails) and networks with
+    their weights before training (`layer_untrained` and its kin), fresh or pretrained: what
+    training did not add. `trained_on` of the protocol says what training saw, rows of the test side
+    and labels among it, where the embeddings know (`about`). What the file lacks is listed with the
+    reason.
+
+    Args:
+        embeddings: with a `split`, with `labels` or the two sides of pairs, and whatever of the
+            rest there is.
+        probes: of "ridge" (which is `linear` in the results), "logistic" and "sgd".
+
+    References:
+        wu2018instance, tan2024, radford2021clip
+
+    Example:
+        >>> h = np.concatenate([np.eye(3)] * 20)
+        >>> found = evaluate(
+        ...     Embeddings(h=h, labels=np.tile(np.arange(3), 20), split=np.repeat([0, 1], 30)),
+        ...     probes=["ridge"],
+        ... )
+        >>> found["results"]["encoder"]["linear"], found["protocol"]["n_test"]
+        (1.0, 30)
+    """
+    for probe in probes:
+        need(
+            probe in PROBES,
+            lambda probe=probe: f"`evaluate` knows the probes {', '.join(PROBES)}, not `{probe}`.",
+        )
+    split, labels = embeddings.split, embeddings.labels
+    pairs = embeddings.z1 is not None and embeddings.texts is not None
+    need(
+        split is not None and (labels is not None or pairs),
+        lambda: (
+            "`evaluate` needs `labels` (or pictures with texts) and a held-out `split` (0 train, 1 "
+            f"test); received {', '.join(embeddings.arrays()) or 'nothing'}. Data without a split "
+            "hold rows out by `test`, before training: `data.source=arrays('mine.npz', test=0.2)`."
+        ),
+    )
+    side = np.asarray(split)
+    protocol: dict[str, Any] = {
+        "trained_on": _trained_on(embeddings),
+        "fitted_on": "split 0",
+        "tested_on": "split 1",
+    }
+    results: dict[str, Any] = {name: {} for name in SUBJECTS}
+    if labels is not None:
+        _classify(embeddings, side, probes, protocol, results)
+    if pairs:
+        _match(embeddings, side, protocol, results)
+    if "untrained" in embeddings.layers:
+        protocol["untrained"] = embeddings.facts().get("untrained", "before training")
+    protocol["selection"] = (
+        "nothing is chosen here by the test side, and no maximum is taken; how the settings were "
+        "chosen is not known here"
+    )
+    return {"protocol": protocol, "results": results}
+
+
+def _trained_on(embeddings: Embeddings) -> dict[str, Any] | str:
+    """What training saw, as the embeddings tell: source, part, rows of either side, labels."""
+    facts = {
+        name.removeprefix("trained_on."): value
+        for name, value in embeddings.facts().items()
+        if name.startswith("trained_on.")
+    }
+    counts = ("rows", "test_rows")
+    return {k: int(v) if k in counts else v for k, v in facts.items()} or "not known"
+
+
+def _classify(
+    embeddings: Embeddings,
+    side: np.ndarray,
+    probes: Sequence[str],
+    protocol: dict[str, Any],
+    results: dict[str, Any],
+) -> None:
+    """Neighbours and probes of every subject."""
+    y = np.asarray(embeddings.labels)
+    train, test = ((side == s) & (y >= 0) for s in (0, 1))
+    need(
+        train.sum() >= 2 and test.sum() >= 1,
+        lambda: (
+            "`evaluate` needs labelled rows on both sides of the split; received "
+            f"{int(train.sum())} for training and {int(test.sum())} for the test."
+        ),
+    )
+    for name in SUBJECTS:
+        rows = _rows(embeddings, name)
+        if rows is None:
+            results[name]["missing"] = _WHY[name]
+            continue
+        if name == "input":
+            rows = rows - rows[train].mean(axis=0)
+        both = [Labelled(rows[mask], y[mask]) for mask in (train, test)]
+        results[name] |= _accuracies(both[0], both[1], probes)
+    protocol |= _protocol(train, test, y, probes)
+    protocol["input"] = f"{_raw(embeddings)}, centred by the mean of the training side"
+
+
+def _match(
+    embeddings: Embeddings, side: np.ndarray, protocol: dict[str, Any], results: dict[str, Any]
+) -> None:
+    """Retrieval and zero-shot accuracy of the projections, trained and untrained."""
+    test = side == 1
+    need(test.any(), "`evaluate` needs held-out pairs, `split` 1; received 0 of them.")
+    texts = np.asarray(embeddings.texts)[test]
+    protocol["retrieval"] = (
+        f"each of {int(test.sum())} held-out pictures among the first texts of all of them, and "
+        "each text among the pictures, by cosine of the projections; cosines within 1e-6 are level "
+        "and in random order, of which the expectation is reported; chance: random embeddings"
+    )
+    protocol["n_pairs"] = int(test.sum())
+    protocol["n_distinct_texts"] = len(np.unique(texts))
+    prompts = embeddings.prompts
+    named = prompts is not None and embeddings.labels is not None
+    if named:
+        protocol["zero_shot"] = "nearest prompt by cosine; level prompts share the picture equally"
+        protocol["prompts"] = [str(prompt) for prompt in np.asarray(prompts)]
+    trained = (embeddings.z1, embeddings.z2, embeddings.prompt_z)
+    layers = embeddings.layers
+    untrained = (
+        *(layers.get(f"untrained_z{s}") for s in (1, 2)),
+        embeddings.untrained_prompt_z,
+    )
+    for name, (z1, z2, prompt_z) in (("untrained", untrained), ("projector", trained)):
+        if z1 is None or z2 is None:
+            results[name]["retrieval"] = {"missing": "the embeddings hold no `layer_untrained_z1`"}
+            continue
+        results[name]["retrieval"] = retrieval(z1[test], z2[test])
+        if named and prompt_z is not None:
+            y = np.asarray(embeddings.labels)
+            known = test & (y >= 0)
+            results[name] |= zero_shot_accuracy(z1[known], prompt_z, y[known])
+
+
+def glance(train: tuple[Any, Any], test: tuple[Any, Any]) -> dict[str, float]:
+    """A quick look while training goes on: the share that 20 neighbours name, one vote each.
+
+    Called `online_knn`, and not comparable with `knn_20` of `evaluate`: it is taken of a few rows,
+    inside the training side where `engine.held_out` hands it over, and its votes are not weighted.
+    Fewer neighbours where there are fewer rows; nothing where a side has no labels.
+
+    Args:
+        train: (h, labels) of the rows that may be neighbours.
+        test: (h, labels) of the rows asked about. Of both, rows with a negative label are left out.
+
+    Example:
+        >>> both = np.eye(3).repeat(9, axis=0), np.arange(3).repeat(9)
+        >>> glance(both, both)
+        {'online_knn': 1.0}
+    """
+    sides = [Labelled(h[y >= 0], y[y >= 0]) for h, y in (train, test)]
+    if min(len(side.h) for side in sides) == 0:
+        return {}
+    n_neighbours = min(20, len(sides[0].h))
+    return {"online_knn": knn_accuracy(sides[0], sides[1], n_neighbours, "majority")}
+
+
+_WHY = {
+    "input": "the embeddings hold neither `layer_input` nor `thumbnails`",
+    "untrained": "the embeddings hold no `layer_untrained`",
+    "encoder": "the embeddings hold no `h`",
+    "projector": "the embeddings hold no `z`",
+}
+
+
+def _rows(embeddings: Embeddings, name: str) -> np.ndarray | None:
+    if name == "input":
+        found = embeddings.layers.get("input", embeddings.thumbnails)
+    elif name == "untrained":
+        found = embeddings.layers.get("untrained")
+    else:
+        found = embeddings.h if name == "encoder" else embeddings.z
+    if found is None:
+        return None
+    rows = np.asarray(found).reshape(len(found), -1)
+    return rows / 255.0 if rows.dtype == np.uint8 else rows.astype(np.float64)
+
+
+def _raw(embeddings: Embeddings) -> str:
+    if "input" in embeddings.layers:
+        return "raw input, `layer_input`"
+    if embeddings.thumbnails is None:
+        return "missing"
+    side = embeddings.thumbnails.shape[1]
+    return f"raw input, the pixels of pictures of {side} x {side} (larger ones averaged down)"
+
+
+def _accuracies(train: Labelled, test: Labelled, probes: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"d": train.h.shape[1]}
+    endings = {"weighted": "", "majority": "_majority"}
+    few = [k for k in _NEIGHBOURS if k <= len(train.h)]
+    named = knn_accuracies(train, test, few, list(endings)) if few else {}
+    for k in _NEIGHBOURS:
+        for vote, ending in endings.items():
+            found[f"knn_{k}{ending}"] = named.get((k, vote))
+    for probe in probes:
+        key = "linear" if probe == "ridge" else f"linear_{probe}"
+        accuracy = PROBES[probe](train, test)
+        found[key] = accuracy if math.isfinite(accuracy) else None
+    return found
+
+
+def _protocol(
+    train: np.ndarray, test: np.ndarray, y: np.ndarray, probes: Sequence[str]
+) -> dict[str, Any]:
+    _, counts = np.unique(y[test], return_counts=True)
+    return {
+        "n_train": int(train.sum()),
+        "n_test": int(test.sum()),
+        "n_unlabelled": int((y < 0).sum()),
+        "n_classes": len(np.unique(y[train | test])),
+        "most_frequent_class": float(counts.max() / counts.sum()),
+        "knn": "cosine; weighted by exp(s / 0.07); _majority: one vote each; null: too few rows",
+        "linear": {("linear" if p == "ridge" else f"linear_{p}"): _ABOUT[p] for p in probes},
+    }

@@ -1,0 +1,352 @@
+"""Every number of a diagnosis, from whatever arrays there are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.diagnostics.assembly.classes import class_measures
+from chiaroscuro.diagnostics.assembly.further import further_measures
+from chiaroscuro.diagnostics.geometry.anatomy import Loss, anatomy
+from chiaroscuro.diagnostics.semantics.factors import survival
+from chiaroscuro.measures import (
+    CATALOGUE,
+    Closest,
+    Control,
+    Interval,
+    Space,
+    Spectrum,
+    alignment,
+    dimensions,
+    hubness,
+    interval,
+    lidar,
+    near_duplicates,
+    norms,
+    pair_rank,
+    rows_of,
+    shuffled,
+    uniform_law,
+    unit,
+)
+
+__all__ = ["About", "Measured", "linear_agreement", "measure"]
+
+PAIRWISE = 10_000
+"""Rows of which all pairs are compared, if there are more."""
+PAIRS = 2048
+FEW = 512
+"""Rows for measures that are taken many times."""
+LEAST = 64
+"""Rows without which nothing is judged."""
+
+
+@dataclass(frozen=True, eq=False)
+class About:
+    """What is known of a training beside its embeddings; every part may be missing.
+
+    Args:
+        loss: `InfoNCE` or a `Contrast`: what is compared with what.
+        batch: pairs of a step.
+        queue: further candidates.
+        settings: of the run, nested.
+        history: records of the run; those with a `loss` or a `step` are used.
+        projector: a module from h to z, of linear layers and relus.
+        model, inputs: a module, and the samples it takes in the order of the rows.
+        parameters: structured array of what the second view did to each row.
+        first_parameters: the same of the first view, if it was augmented too.
+        task: `symbols`, `contexts` and `labels` of a downstream task, whole numbers of any length;
+            with `pair_symbols` and `pair_contexts` those of the contrastive data, if others.
+    """
+
+    loss: Loss | None = None
+    batch: int | None = None
+    queue: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Mapping[str, Any]] = ()
+    projector: nn.Module | None = None
+    model: nn.Module | None = None
+    inputs: Any = None
+    parameters: Any = None
+    first_parameters: Any = None
+    task: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Measured:
+    """Numbers by name, those under shuffled pairs, those with an interval, spectra, rows named."""
+
+    numbers: dict[str, Any] = field(default_factory=dict)
+    controls: dict[str, Control] = field(default_factory=dict)
+    intervals: dict[str, Interval] = field(default_factory=dict)
+    spectra: dict[str, np.ndarray] = field(default_factory=dict)
+    rows: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
+    """All that the arrays allow.
+
+    Args:
+        embeddings: checked, as `read` gives them.
+        about: what is known beside.
+        seed: of what is drawn.
+    """
+    out = Measured()
+    draw = np.random.default_rng(seed)
+    some = _some(embeddings.n, PAIRWISE, draw)
+    for space in ("h", "z"):
+        rows = getattr(embeddings, space)
+        if rows is not None:
+            _space(out, space, rows, some)
+    if embeddings.labels is not None:
+        class_measures(out, embeddings, some, seed)
+    for space in ("z", "h"):
+        if getattr(embeddings, f"{space}1") is not None:
+            _pairs(out, space, embeddings, about, _some(embeddings.n, PAIRS, draw), seed)
+    if embeddings.factors is not None:
+        _factors(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
+    untrained = embeddings.layers.get("untrained")
+    if untrained is not None and embeddings.h is not None:
+        few = _some(embeddings.n, PAIRS, draw)
+        out.numbers["untrained_agreement"] = linear_agreement(embeddings.h[few], untrained[few])
+    further_measures(out, embeddings, about, _some(embeddings.n, PAIRS, draw), seed)
+    _training(out, about)
+    return out
+
+
+def _some(n: int, most: int, draw: np.random.Generator) -> np.ndarray:
+    return np.arange(n) if n <= most else np.sort(draw.choice(n, most, replace=False))
+
+
+# ---- one space ----
+
+
+def _space(out: Measured, space: str, rows: np.ndarray, some: np.ndarray) -> None:
+    prefix = "" if space == "h" else f"{space}_"
+    of = Space(rows, some=some)
+    found, sizes, each = of.spectrum, norms(rows), dimensions(rows)
+    idle = len(each.dead) + len(each.duplicate)
+    live = max(1, min(found.n - 1, found.d - idle))
+    cliff, at = _cliff(found, live)
+    out.spectra[space] = found.values
+    of_rows = [one for one in CATALOGUE.values() if one.of is not None and one.needs == "rows"]
+    numbers: dict[str, Any] = {one.name: one(of) for one in of_rows}
+    numbers |= {
+        "n": of.n,
+        "d": of.d,
+        "room": of.room,
+        "live_room": live,
+        "decay": found.decay.exponent,
+        "cliff": cliff,
+        "cliff_at": at,
+        "mean_share": found.mean_share,
+        "uniformity_if_even": uniform_law(found.d),
+        "norm_stretch": sizes.stretch,
+        "norm_largest": sizes.largest,
+        "norm_far": len(sizes.far),
+        "zero_rows": sizes.zero,
+        "dead_dimensions": len(each.dead),
+        "duplicate_dimensions": len(each.duplicate),
+    }
+    if len(sizes.far):
+        out.rows[f"{prefix}far"] = sizes.far[:100]
+    if space == "h" or not out.numbers:
+        numbers |= _neighbours(out, of)
+    out.numbers |= {prefix + name: value for name, value in numbers.items()}
+
+
+def _cliff(found: Spectrum, live: int) -> tuple[float, int]:
+    """The largest fall between neighbouring singular values, and after which of them."""
+    s = found.values
+    if len(s) < 3 or s[0] == 0:
+        return 1.0, live
+    s = np.maximum(s / s[0], 1e-12)[: min(len(s), live + 1)]
+    ratios = s[1:-1] / s[2:]  # a first direction far above the others is no collapse
+    if len(ratios) == 0:
+        return 1.0, live
+    at = int(ratios.argmax())
+    return float(ratios[at]), at + 2
+
+
+def _neighbours(out: Measured, of: Space) -> dict[str, Any]:
+    some = of.some
+    if len(some) <= 20:
+        return {}
+    near = of.near
+    hub = hubness(Closest(near.ids[:, :10], near.cosines[:, :10], np.arange(len(some)), len(some)))
+    # twins are nearer than neighbours are: in few dimensions everything is near
+    apart = float(np.quantile(near.distances[:, 0], 0.9))
+    twin = near_duplicates(of.x, max(1e-6, min(0.01, 0.05 * apart)))
+    out.rows["hubs"] = some[hub.ids]
+    if twin.count:
+        out.rows["twins"] = twin.ids[:100]
+    return {
+        "hub_share": hub.largest / len(some),
+        "orphans": hub.orphans,
+        "near_duplicates": twin.share,
+        "twin_distance": twin.distance,
+        "exact_duplicates": twin.exact,
+        "nearest_cosine": float(np.median(near.cosines[:, 0])),
+    }
+
+
+# ---- pairs ----
+
+
+def _pairs(
+    out: Measured, space: str, embeddings: Embeddings, about: About, some: np.ndarray, seed: int
+) -> None:
+    x1, x2 = (getattr(embeddings, f"{space}{side}")[some] for side in (1, 2))
+    prefix = "" if space == "h" else f"{space}_"
+    apart = ((unit(x1) - unit(x2)) ** 2).sum(axis=1)
+    out.controls[f"{prefix}alignment"] = aligned = shuffled(alignment, x1, x2, seed=seed)
+    out.intervals[f"{prefix}alignment"] = interval(np.mean, apart, replace=True, seed=seed)
+    ranked = shuffled(pair_rank, x1, x2, repeats=2, seed=seed)
+    out.controls[f"{prefix}pair_rank"] = ranked
+    out.numbers[f"{prefix}alignment"] = aligned.value
+    out.numbers[f"{prefix}pair_rank"] = ranked.value
+    out.numbers[f"{prefix}lidar"] = lidar(x1, x2)
+    if "pair_alignment" in out.numbers:  # z comes first: it is what the objective sees
+        return
+    out.numbers |= {"pair_alignment": aligned.value, "pair_alignment_shuffled": aligned.mean}
+    out.numbers |= {"pair_nearer": ranked.value, "pair_error": 0.29 / math.sqrt(len(x1))}
+    labels = None if embeddings.labels is None else embeddings.labels[some]
+    if labels is not None and (labels < 0).any():
+        labels = None
+    loss = about.loss
+    found = anatomy(x1, x2, loss, labels, rows=None)
+    for name in ("false_all", "false_mass", "false_hardest", "won", "margin"):
+        out.numbers[name] = getattr(found, name)
+    if loss is None:
+        return
+    for name in ("loss", "attraction", "repulsion", "bound", "gap"):
+        out.numbers[name] = getattr(found, name)
+    out.numbers["effective_negatives"] = found.effective_negatives
+    out.numbers["n_negatives"] = found.n_negatives
+    first, second = _tensor(x1[:FEW]), _tensor(x2[:FEW])
+    out.numbers["negative_deviation"] = _deviation(loss, first, second)
+    out.numbers["free_length"] = _free_length(loss, first, second)
+    whole = lambda a, b: anatomy(a, b, loss, rows=None).loss
+    out.controls["loss"] = shuffled(whole, x1[:FEW], x2[:FEW], repeats=3, seed=seed)
+    if about.batch is not None and 2 <= about.batch <= len(x1):
+        out.numbers["won_in_batch"] = anatomy(x1, x2, loss, rows=about.batch, seed=seed).won
+
+
+def _free_length(loss: Loss, z1: Tensor, z2: Tensor) -> bool:
+    """Whether rows differ in length and the kernel feels it, so that a network can choose it."""
+    norms = z1.norm(dim=1)
+    if norms.max() < 1.001 * norms.min():
+        return False
+    once, twice = _deviation(loss, z1, z2), _deviation(loss, 2 * z1, 2 * z2)
+    return not math.isclose(once, twice, rel_tol=1e-3)
+
+
+def _deviation(loss: Loss, z1: Tensor, z2: Tensor) -> float:
+    """The deviation of log k over the negatives of an anchor, mean over anchors."""
+    with torch.no_grad():
+        log_k = loss.kernel.log(z1, z2).double()
+    n = len(log_k)
+    rest = log_k[~torch.eye(n, dtype=torch.bool)].reshape(n, n - 1)
+    return float(rest.std(dim=1, correction=0).mean())
+
+
+def _tensor(rows: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.asarray(rows, dtype=np.float64))
+
+
+# ---- factors, layers, training ----
+
+
+def _factors(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int) -> None:
+    """What h and z tell of the factors, and which of them a layer before still told."""
+    table = np.asarray(embeddings.factors, dtype=np.float64)[some]
+    given = embeddings.factor_names
+    names = [f"factor {k}" for k in range(table.shape[1])] if given is None else given.tolist()
+    factors = {str(name): table[:, k] for k, name in enumerate(names) if np.ptp(table[:, k]) > 0}
+    before = {
+        name: np.asarray(embeddings.layers[name], dtype=np.float64)[some].reshape(len(some), -1)
+        for name in ("untrained",)
+        if name in embeddings.layers
+    }
+    after = {
+        space: getattr(embeddings, space)[some]
+        for space in ("h", "z")
+        if getattr(embeddings, space) is not None
+    }
+    if not factors or len(some) < LEAST:
+        return
+    kinds = dict.fromkeys(factors, "number")
+    found = survival({**before, **after}, factors, kinds, rows=None, seed=seed)
+    of = dict(zip(found.layers, found.above_chance, strict=True))
+    for layer, row in of.items():
+        prefix = "" if layer == "h" else f"{layer}_"
+        out.numbers |= {
+            f"{prefix}r2_{name}": float(r2) for name, r2 in zip(found.factors, row, strict=True)
+        }
+    if "h" in of and before:
+        was = np.max([of[name] for name in before], axis=0)
+        lost = np.clip(was, 0, 1) - np.clip(of["h"], 0, 1)
+        worst = int(lost.argmax())
+        out.numbers |= {
+            "lost_factor": found.factors[worst],
+            "lost_r2": float(max(of["h"][worst], 0.0)),
+            "lost_before": float(was[worst]),
+            "lost_from": "the untrained network",
+            "lost_space": "h",
+            "lost_count": int((lost >= lost[worst] / 2).sum()),
+        }
+
+
+def linear_agreement(h: Any, w: Any) -> float:
+    """How far two embeddings of the same rows agree up to rotation and scale: linear CKA.
+
+        |X'Y|_F^2 / (|X'X|_F |Y'Y|_F),   X, Y centred
+
+    From 0 to 1, where one is a rotation and a factor of the other; 0 where one is constant.
+
+    Args:
+        h, w: (n, d) and (n, e).
+
+    References:
+        cortes2012alignment
+
+    Example:
+        >>> round(linear_agreement(np.eye(3), 2 * np.eye(3)[:, [1, 0, 2]]), 6)
+        1.0
+    """
+    x, y = rows_of("linear_agreement", h), rows_of("linear_agreement", w)
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    own = float(np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y))
+    return float(((x.T @ y) ** 2).sum() / own) if own > 0 else 0.0
+
+
+def _training(out: Measured, about: About) -> None:
+    losses = [float(one["loss"]) for one in about.history if _finite(one.get("loss"))]
+    if losses:
+        out.numbers["first_loss"] = losses[0]
+        out.numbers["last_loss"] = float(np.mean(losses[-max(1, min(10, len(losses) // 5)) :]))
+    steps = [int(one["step"]) for one in about.history if _finite(one.get("step"))]
+    out.numbers |= {"steps": max(steps)} if steps else {}
+    if about.loss is None:
+        return
+    tau = getattr(about.loss.kernel, "tau", None)
+    if tau is not None:
+        value = tau.detach().cpu().numpy() if isinstance(tau, Tensor) else tau
+        if isinstance(value, int | float | list | tuple | np.ndarray):
+            out.numbers["tau"] = float(np.mean(value))
+    if about.batch is not None:
+        m = about.loss.negatives.count(about.batch) + about.queue
+        out.numbers |= {"batch": about.batch, "candidates": m}
+        if m > 1:
+            out.numbers["collapsed_loss"] = math.log(m)
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

@@ -1,0 +1,180 @@
+"""A diagnosis as a page for the terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, TextIO
+
+import numpy as np
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from chiaroscuro.measures import CATALOGUE
+
+if TYPE_CHECKING:
+    from chiaroscuro.diagnostics.advice import Finding
+    from chiaroscuro.diagnostics.assembly.diagnosis import Diagnosis
+
+__all__ = ["page", "sparkline", "text"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_ASCII = ".:-=+*#@"
+_COLOURS = {"critical": "bold red", "warning": "yellow", "note": "cyan", None: "green"}
+_SIGNS = {"critical": "X", "warning": "!", "note": "i"}
+_ALONE = (
+    *("near_duplicates", "hub_skewness", "loss", "bound", "effective_negatives", "false_mass"),
+    *("cluster_agreement_labels", "projector_rank", "projector_effective_rank"),
+    *("views_annihilated", "data_annihilated", "displacement_unexplained", "hardest_agreement"),
+    *("span_dimension", "untrained_agreement"),
+)
+_SHOWN = (
+    *(name for name, one in CATALOGUE.items() if one.of is not None and name not in _ALONE),
+    *("linear_accuracy", "recall_1", "norm_stretch", "dead_dimensions"),
+)
+
+
+def sparkline(values: Any, width: int = 40, ascii_only: bool = False) -> str:
+    """Singular values as bars, in powers of ten from a millionth of the largest.
+
+    Args:
+        values: in falling order.
+        width: characters at most; of more values evenly spaced ones are shown.
+
+    Example:
+        >>> sparkline([1.0, 1e-3, 0.0], ascii_only=True)
+        '@+.'
+    """
+    s = np.asarray(values, dtype=np.float64)
+    bars = _ASCII if ascii_only else _BARS
+    if len(s) == 0 or s[0] <= 0:
+        return bars[0] * min(width, len(s))
+    s = s[np.linspace(0, len(s) - 1, min(width, len(s))).round().astype(int)]
+    level = 1 + np.log10(np.maximum(s / s[0], 1e-6)) / 6
+    return "".join(bars[int(x)] for x in np.floor(level * (len(bars) - 1) + 0.5))
+
+
+def page(diagnosis: Diagnosis, out: TextIO | None = None, width: int | None = None) -> None:
+    """Print a diagnosis: the verdict, spectra, measures beside their controls, findings.
+
+    Args:
+        diagnosis: from `diagnose`.
+        out: standard output unless given. Without a terminal it is plain text.
+        width: characters of a line; the terminal's unless given.
+    """
+    console = Console(file=out, width=width, highlight=False)
+    ascii_only = "utf" not in (console.encoding or "").lower()
+    if ascii_only and isinstance(console.file, io.TextIOWrapper):
+        console.file.reconfigure(errors="replace")  # a sign that it cannot show is a question mark
+    colour = _COLOURS[_worst(diagnosis)]
+    console.print(
+        Panel(Text(diagnosis.verdict), title=diagnosis.subject, border_style=colour, padding=(0, 1))
+    )
+    for space, values in diagnosis.spectra.items():
+        line = Text(f"  spectrum of {space}  ", style="dim")
+        line.append(sparkline(values, ascii_only=ascii_only), style=colour)
+        line.append(f"  {len(values)} values, log scale", style="dim")
+        console.print(line)
+    console.print(_measures(diagnosis))
+    for number, one in enumerate(diagnosis.findings, start=1):
+        console.print(Padding(_finding(number, one), (0, 2)))
+    console.print(_sampling(diagnosis), style="dim")
+    if diagnosis.could_tell:
+        console.print(Text("\nIt could tell more", style="bold"))
+        for sentence in diagnosis.could_tell:
+            console.print(Padding(Text(sentence), (0, 2)), style="dim")
+
+
+def text(diagnosis: Diagnosis, width: int = 100) -> str:
+    """The page as plain text.
+
+    Example:
+        >>> from chiaroscuro.diagnostics import diagnose
+        >>> "full collapse" in text(diagnose(np.ones((100, 4))))
+        True
+    """
+    out = io.StringIO()
+    page(diagnosis, out, width)
+    return out.getvalue()
+
+
+def _worst(diagnosis: Diagnosis) -> str | None:
+    severity = diagnosis.severity
+    return None if severity == "note" else severity
+
+
+def _measures(diagnosis: Diagnosis) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    table.add_column("", no_wrap=True)
+    spaces = list(diagnosis.spectra)
+    for space in spaces:
+        table.add_column(space, justify="right")
+        table.add_column("shuffled", justify="right", style="dim")
+    for key in _SHOWN:
+        name = CATALOGUE[key].label
+        cells = [cell for space in spaces for cell in _cells(diagnosis, space, key)]
+        if any(cells):
+            table.add_row(name, *cells)
+    for key in _ALONE:
+        name = CATALOGUE[key].label
+        value = diagnosis.measures.get(key)
+        if value is not None:
+            control = diagnosis.controls.get(key)
+            table.add_row(name, _number(value), "" if control is None else _number(control.mean))
+    return table
+
+
+def _cells(diagnosis: Diagnosis, space: str, key: str) -> tuple[str, str]:
+    name = key if space == "h" else f"{space}_{key}"
+    value, control = diagnosis.measures.get(name), diagnosis.controls.get(name)
+    if value is None:
+        return "", ""
+    found = diagnosis.intervals.get(name)
+    around = "" if found is None else f" ± {_number((found.high - found.low) / 2)}"
+    of = diagnosis.measures.get("room" if space == "h" else f"{space}_room")
+    room = f" of {of}" if key in ("effective_rank", "numerical_rank") else ""
+    return _number(value) + around + room, "" if control is None else _number(control.mean)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _finding(number: int, one: Finding) -> Group:
+    colour = _COLOURS[one.severity]
+    head = Text(f"\n{number} {_SIGNS[one.severity]} {one.name.replace('_', ' ')}", style=colour)
+    head.append(f"  {one.severity}", style="dim")
+    table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
+    table.add_column(style="dim", min_width=8)
+    table.add_column(overflow="fold")
+    for name, words in (("evidence", one.evidence), ("cause", one.cause), ("advice", one.advice)):
+        table.add_row(name, Text(words))
+    for line in one.change:
+        table.add_row("change", Text(f"--set {_quoted(line)}", style="bold"))
+    table.add_row("expect", Text(one.expect))
+    table.add_row("paper", Text(one.paper))
+    return Group(head, table)
+
+
+def _quoted(line: str) -> str:
+    """A setting as a shell takes it; a long list of temperatures is cut for the eye."""
+    shown = line if len(line) <= 200 else f"{line[:120]} ... {line[-40:]}"
+    return f'"{shown}"' if set(line) & set(" ()[]'") else shown
+
+
+def _sampling(diagnosis: Diagnosis) -> str:
+    s = diagnosis.sampling
+    whole = "all" if s["rows"] == s["n"] else f"{s['rows']:,} of"
+    return (
+        f"\n  {whole} {s['n']:,} rows; all pairs among {s['rows_of_all_pairs']:,} of them"
+        + (
+            f", {s['pairs_of_views']:,} pairs of views"
+            if any(name.endswith("alignment") for name in diagnosis.measures)
+            else ""
+        )
+        + f"; seed {s['seed']}"
+    )

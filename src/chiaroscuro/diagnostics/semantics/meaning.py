@@ -1,0 +1,94 @@
+"""Will these data help? What a downstream task takes for the same, against what the data tell."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from chiaroscuro.diagnostics.semantics.distributional import distributional_alignment
+from chiaroscuro.diagnostics.semantics.equivalence import equivalence, tabulate
+from chiaroscuro.errors import InputError, need
+from chiaroscuro.measures.controls import Control
+
+if TYPE_CHECKING:
+    from chiaroscuro.diagnostics.assembly.measuring import Measured
+
+__all__ = ["read_task", "semantic_measures"]
+
+NEEDED = ("symbols", "contexts", "labels")
+PAIRED = ("pair_symbols", "pair_contexts")
+
+
+def read_task(given: Any) -> dict[str, np.ndarray]:
+    """Arrays of a task from a dictionary or an `.npz`; nothing from None.
+
+    Args:
+        given: with `symbols`, `contexts`, `labels`, and `pair_symbols`, `pair_contexts` if the
+            contrastive data are others.
+
+    Example:
+        >>> sorted(read_task({"symbols": [0, 1], "contexts": [0, 0], "labels": [1, 1]}))
+        ['contexts', 'labels', 'symbols']
+    """
+    if given is None:
+        return {}
+    if isinstance(given, str | os.PathLike):
+        need(os.path.isfile(given), lambda: f"There is no task `{given}`.")
+        need(
+            zipfile.is_zipfile(given),
+            lambda: f"The task `{given}` needs to be an .npz file of arrays; it is no archive.",
+        )
+        try:
+            with np.load(given, allow_pickle=False) as file:
+                given = {name: file[name] for name in file.files if name in NEEDED + PAIRED}
+        except ValueError as error:
+            raise InputError(f"The task `{given}` cannot be read: {error}.") from error
+    found = {name: np.asarray(value) for name, value in given.items()}
+    missing = [name for name in NEEDED if name not in found]
+    need(
+        not missing,
+        lambda: f"A task needs `symbols`, `contexts` and `labels`; it lacks {', '.join(missing)}.",
+    )
+    return found
+
+
+def semantic_measures(out: Measured, task: Mapping[str, Any], seed: int) -> None:
+    """Add the alignment of contrastive data with a task [semantic2025, Defs 2.1, 4.1].
+
+    Args:
+        out: is added to.
+        task: `symbols`, `contexts`, `labels`: which symbols are the same is tested from them.
+            `pair_symbols`, `pair_contexts`: the contrastive data, if not those of the task.
+        seed: of what is drawn.
+    """
+    same = equivalence(tabulate(task["symbols"], task["contexts"], task["labels"]))
+    symbols = np.asarray(task.get("pair_symbols", task["symbols"]))
+    counts = tabulate(symbols, task.get("pair_contexts", task["contexts"]))
+    known = min(len(counts), len(same.classes))
+    there = counts[:known].sum(axis=1) > 0
+    classes = same.classes[:known][there]
+    out.numbers |= {"symbols": int(there.sum()), "meanings": len(np.unique(classes))}
+    if len(np.unique(classes)) in (1, len(classes)):
+        return  # no two symbols mean the same, or all do: there is nothing to be aligned with
+    found = distributional_alignment(counts[:known][there], classes, seed=seed)
+    out.numbers |= {
+        "data_task_alignment": found.score,
+        "data_task_floor": found.floor,
+        "data_task_split": found.split,
+        "data_task_merged": found.merged,
+    }
+    sd = found.shuffled_sd
+    out.controls["data_task_alignment"] = Control(
+        value=found.score,
+        mean=found.shuffled,
+        sd=sd,
+        least=found.shuffled - 2 * sd,
+        most=found.shuffled + 2 * sd,
+        beyond=(found.score - found.shuffled) / sd if sd else 0.0,
+        repeats=40,
+        n=len(classes),
+    )

@@ -1,0 +1,103 @@
+"""Measures of embeddings in numpy, each defined once, for diagnosis, evaluation and report."""
+
+from chiaroscuro.measures.accuracy import (
+    Labelled,
+    knn_accuracies,
+    knn_accuracy,
+    knn_leave_one_out,
+    voted,
+)
+from chiaroscuro.measures.agreement import adjusted_rand, mutual_information
+from chiaroscuro.measures.catalogue import CATALOGUE, measure_of
+from chiaroscuro.measures.comparison import alpha_req, lidar, rankme
+from chiaroscuro.measures.controls import Control, Interval, interval, shuffled
+from chiaroscuro.measures.dimensions import Dimensions, dimensions
+from chiaroscuro.measures.duplicates import Duplicates, near_duplicates
+from chiaroscuro.measures.hubness import Closest, Hubness, closest, hubness
+from chiaroscuro.measures.kmeans import Clusters, kmeans
+from chiaroscuro.measures.measure import Measure, Space
+from chiaroscuro.measures.neighbours import METRICS, Neighbours, nearest
+from chiaroscuro.measures.pairs import pair_rank, pair_ranks
+from chiaroscuro.measures.record import Record, plain
+from chiaroscuro.measures.regression import explained
+from chiaroscuro.measures.rows import as_array, labels_of, pairs_of, rows_of, some_of, spaced, unit
+from chiaroscuro.measures.spectrum import (
+    Decay,
+    Spectrum,
+    absolute_rank,
+    decay,
+    effective_rank,
+    numerical_rank,
+    participation_ratio,
+    singular_values,
+    spectrum,
+)
+from chiaroscuro.measures.sphere import (
+    Norms,
+    alignment,
+    mean_cosine,
+    norms,
+    uniform_law,
+    uniformity,
+)
+
+__all__ = [
+    "CATALOGUE",
+    "METRICS",
+    "Closest",
+    "Clusters",
+    "Control",
+    "Decay",
+    "Dimensions",
+    "Duplicates",
+    "Hubness",
+    "Interval",
+    "Labelled",
+    "Measure",
+    "Neighbours",
+    "Norms",
+    "Record",
+    "Space",
+    "Spectrum",
+    "absolute_rank",
+    "adjusted_rand",
+    "alignment",
+    "alpha_req",
+    "as_array",
+    "closest",
+    "decay",
+    "dimensions",
+    "effective_rank",
+    "explained",
+    "hubness",
+    "interval",
+    "kmeans",
+    "knn_accuracies",
+    "knn_accuracy",
+    "knn_leave_one_out",
+    "labels_of",
+    "lidar",
+    "mean_cosine",
+    "measure_of",
+    "mutual_information",
+    "near_duplicates",
+    "nearest",
+    "norms",
+    "numerical_rank",
+    "pair_rank",
+    "pair_ranks",
+    "pairs_of",
+    "participation_ratio",
+    "plain",
+    "rankme",
+    "rows_of",
+    "shuffled",
+    "singular_values",
+    "some_of",
+    "spaced",
+    "spectrum",
+    "uniform_law",
+    "uniformity",
+    "unit",
+    "voted",
+]

@@ -1,0 +1,328 @@
+"""Every measure by name: what `diagnose`, `evaluate`, the report and the docs draw from.
+
+To add one: write its function in a file of this folder, and one `Measure` here. If it has `of`, it
+is computed for h and z by `diagnose`, shown by the report, listed in the docs, and held to the laws
+of `tests/measures`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from chiaroscuro.measures.accuracy import voted
+from chiaroscuro.measures.comparison import alpha_req, lidar, rankme
+from chiaroscuro.measures.measure import Measure, Space
+from chiaroscuro.measures.sphere import alignment, mean_cosine, uniformity
+
+__all__ = ["CATALOGUE", "measure_of"]
+
+
+def _skewness(space: Space) -> float:
+    counts = np.bincount(space.near.ids[:, :10].ravel(), minlength=len(space.some))
+    spread = counts.std()
+    return float((((counts - counts.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0
+
+
+def _knn(space: Space) -> float | None:
+    if space.labels is None:
+        return None
+    y = space.labels[space.some]
+    known = y >= 0
+    return float((voted(space.near, y) == y)[known].mean()) if known.any() else None
+
+
+def _pair_rank(space: Space) -> float | None:
+    from chiaroscuro.measures.pairs import pair_rank
+
+    return None if space.views is None else pair_rank(*space.views)
+
+
+_PAIRS = "all pairs of at most 10,000 rows"
+_KNN = "leave one out, or the split if there is one; cosine, 20 neighbours, majority vote"
+
+_MEASURES = (
+    Measure(
+        "effective_rank",
+        "effective rank",
+        "dimensions",
+        low=0,
+        better="higher",
+        protocol="centred rows",
+        formula="exp(-sum_k p_k log p_k), p_k = s_k / sum_j s_j",
+        of=lambda space: space.spectrum.effective_rank,
+        collapsed=0,
+        ideal=6,
+        cite="roy2007rank",
+    ),
+    Measure(
+        "participation_ratio",
+        "participation ratio",
+        "dimensions",
+        low=0,
+        better="higher",
+        protocol="centred rows",
+        formula="(sum_k s_k^2)^2 / sum_k s_k^4",
+        of=lambda space: space.spectrum.participation_ratio,
+        collapsed=0,
+        ideal=6,
+    ),
+    Measure(
+        "numerical_rank",
+        "numerical rank",
+        "dimensions",
+        low=0,
+        better="higher",
+        protocol="centred rows",
+        formula="#{k : s_k > 1e-3 s_1}",
+        of=lambda space: space.spectrum.numerical_rank,
+        collapsed=0,
+        ideal=6,
+    ),
+    Measure(
+        "rankme",
+        "RankMe",
+        "dimensions",
+        low=0,
+        better="higher",
+        protocol="rows as they come, not centred",
+        formula="exp(-sum_k p_k log p_k), p_k = s_k / sum_j s_j + 1e-7",
+        of=lambda space: rankme(space.spectrum.raw),
+        collapsed=1,
+        ideal=6,
+        cite="garrido2023rankme",
+    ),
+    Measure(
+        "alpha_req",
+        "alpha-ReQ",
+        low=0,
+        protocol="all ranks above 1e-3 of the largest; about 1 generalises best",
+        formula="slope of -log s_k^2 on log k",
+        of=lambda space: alpha_req(space.spectrum.values),
+        ideal=0,
+        cite="agrawal2022alpha",
+    ),
+    Measure(
+        "mean_cosine",
+        "mean cosine",
+        low=-1,
+        high=1,
+        better="lower",
+        protocol="distinct pairs of all rows",
+        formula="mean_{i != j} u_i . u_j",
+        of=lambda space: mean_cosine(space.x),
+        collapsed=1,
+        ideal=-1 / 11,
+    ),
+    Measure(
+        "uniformity",
+        "uniformity",
+        "nats",
+        low=-8,
+        high=0,
+        better="lower",
+        protocol=_PAIRS,
+        formula="log mean_{i != j} exp(-2 |u_i - u_j|^2)",
+        of=lambda space: uniformity(space.x[space.some], rows=None),
+        collapsed=0,
+        ideal=math.log((10 * math.exp(-4) + math.exp(-8)) / 11),
+        cite="wang2020alignuniform",
+    ),
+    Measure(
+        "norm_mean",
+        "norm, mean",
+        low=0,
+        protocol="all rows",
+        formula="mean_i |h_i|",
+        of=lambda space: float(space.norms.mean()),
+        ideal=1,
+    ),
+    Measure(
+        "norm_variation",
+        "norm, deviation / mean",
+        low=0,
+        protocol="all rows",
+        formula="sd_i |h_i| / mean_i |h_i|",
+        of=lambda space: float(space.norms.std() / space.norms.mean()) if space.norms.any() else 0,
+        collapsed=0,
+        ideal=0,
+    ),
+    Measure(
+        "hub_skewness",
+        "hubness, skewness",
+        better="lower",
+        protocol="10 nearest others by cosine, at most 10,000 rows",
+        formula="skewness of N_j = #{i : j among the 10 nearest of i}",
+        of=_skewness,
+        cite="radovanovic2010hubs",
+    ),
+    Measure(
+        "alignment",
+        "alignment",
+        "squared distance",
+        low=0,
+        high=4,
+        better="lower",
+        protocol="positive pairs, at most 2,048",
+        formula="mean_i |u1_i - u2_i|^2",
+        of=lambda space: None if space.views is None else alignment(*space.views),
+        needs="views",
+        collapsed=0,
+        ideal=0,
+        cite="wang2020alignuniform",
+    ),
+    Measure(
+        "pair_rank",
+        "positives nearer than",
+        "%",
+        low=0,
+        high=1,
+        better="higher",
+        protocol="positive pairs among at most 2,048 others, cosine, both ways; ties count half",
+        formula="mean_i mean_{j != i} [cos(h1_i, h2_i) > cos(h1_i, h2_j)]",
+        of=_pair_rank,
+        needs="views",
+        collapsed=0.5,
+        ideal=1,
+    ),
+    Measure(
+        "lidar",
+        "LiDAR",
+        "dimensions",
+        low=0,
+        better="higher",
+        protocol="each sample a class of two views, at most 2,048; ridge 1e-4",
+        formula="exp(entropy of the eigenvalues of Sw^(-1/2) Sb Sw^(-1/2))",
+        of=lambda space: None if space.views is None else lidar(*space.views),
+        needs="views",
+        collapsed=0,
+        cite="thilak2024lidar",
+    ),
+    Measure(
+        "knn_accuracy",
+        "accuracy, 20 neighbours",
+        "%",
+        low=0,
+        high=1,
+        better="higher",
+        protocol=_KNN,
+        formula="share of rows whose neighbours name their label",
+        of=_knn,
+        needs="labels",
+        cite="wu2018instance",
+    ),
+    # ---- with a procedure of their own ----
+    Measure(
+        "linear_accuracy",
+        "accuracy, linear",
+        "%",
+        low=0,
+        high=1,
+        better="higher",
+        protocol="ridge classifier, penalty 1, standardised; five folds, or the split",
+        formula="share of held-out rows named by argmax_c x'W_c",
+        needs="labels",
+    ),
+    Measure(
+        "recall_1",
+        "positives found first",
+        "%",
+        low=0,
+        high=1,
+        better="higher",
+        protocol="first view among the second views of at most 512 samples, cosine",
+        formula="P(the nearest of the other views is the positive)",
+        needs="views",
+    ),
+    Measure(
+        "knn_20",
+        "held-out accuracy, 20 neighbours",
+        "%",
+        low=0,
+        high=1,
+        better="higher",
+        protocol="fitted on split 0, asked of split 1; cosine, weighted by exp(s / 0.07)",
+        formula="share of test rows whose neighbours name their label",
+        needs="labels",
+        cite="wu2018instance",
+    ),
+    Measure(
+        "knn_200",
+        "held-out accuracy, 200 neighbours",
+        "%",
+        low=0,
+        high=1,
+        better="higher",
+        protocol="fitted on split 0, asked of split 1; cosine, weighted by exp(s / 0.07)",
+        formula="share of test rows whose neighbours name their label",
+        needs="labels",
+        cite="wu2018instance",
+    ),
+    Measure(
+        "linear",
+        "held-out accuracy, linear",
+        "%",
+        low=0,
+        high=1,
+        better="higher",
+        protocol="ridge, penalty 1, standardised; fitted on split 0, asked of split 1",
+        formula="share of test rows named by argmax_c x'W_c",
+        needs="labels",
+    ),
+    Measure(
+        "online_knn",
+        "accuracy inside the training side, 20 neighbours",
+        "%",
+        low=0,
+        high=1,
+        better="higher",
+        protocol="a few rows of the training side against others of it; cosine, majority vote",
+        formula="share of rows whose neighbours name their label",
+        needs="labels",
+    ),
+    Measure(
+        "shown_knn_accuracy",
+        "accuracy among the samples shown, 20 neighbours",
+        "%",
+        low=0,
+        high=1,
+        better="higher",
+        protocol="leave one out among at most 2,000 of the samples on the page; cosine, majority",
+        formula="share of rows whose neighbours name their label",
+        needs="labels",
+    ),
+    Measure("loss", "loss", "nats"),
+    Measure("mean_loss", "mean loss", "nats"),
+    Measure("norm_stretch", "norm, longest / median", low=1),
+    Measure("dead_dimensions", "dead dimensions", low=0, better="lower"),
+    Measure("near_duplicates", "rows with a twin", "%", low=0, high=1, better="lower"),
+    Measure("bound", "upper bound of the loss", "nats"),
+    Measure("effective_negatives", "effective negatives", low=0),
+    Measure("false_mass", "repulsion on own class", "%", low=0, high=1, better="lower"),
+    Measure("cluster_agreement_labels", "clusters against labels (ARI)", low=-0.5, high=1),
+    Measure("projector_rank", "rank of a linear projector", "dimensions", low=0),
+    Measure("projector_effective_rank", "effective rank of a linear projector", "dimensions"),
+    Measure("views_annihilated", "views the projector drops", "%", low=0, high=1),
+    Measure("data_annihilated", "data the projector drops", "%", low=0, high=1),
+    Measure("displacement_unexplained", "tangents the projector does not fit", "%"),
+    Measure("hardest_agreement", "hardest negative, own class", "%", low=0, high=1),
+    Measure("span_dimension", "directions of the views", "dimensions", low=0),
+    Measure("untrained_agreement", "agreement with the untrained network (CKA)", low=0, high=1),
+    Measure("lr", "learning rate"),
+    Measure("images_per_second", "speed", "samples/s"),
+    Measure("seconds", "time", "s"),
+)
+
+CATALOGUE: dict[str, Measure] = {one.name: one for one in _MEASURES}
+"""Every measure by name."""
+
+
+def measure_of(name: str) -> Measure | None:
+    """Return the measure that a key of a diagnosis means; `z_` stands for the projector's output.
+
+    Example:
+        >>> measure_of("z_effective_rank").label
+        'effective rank'
+    """
+    return CATALOGUE.get(name) or CATALOGUE.get(name.removeprefix("z_"))
