@@ -77,6 +77,9 @@ PAYLOADS = [
 ]
 
 
+NAMES = ("constructor", "__proto__", "toString", "hasOwnProperty")
+
+
 def test_there_are_sixty():
     assert len(set(PAYLOADS)) >= 60
 
@@ -89,7 +92,7 @@ def hostile(tmp_path_factory):
     name = PAYLOADS[16].replace("/", "\u2215")
     run = Run.create(folder / name, {"objective": PAYLOADS[0], "data": {"source": PAYLOADS[17]}})
     run.append({"step": 1, "loss": 1.0, PAYLOADS[22]: 2.0})
-    run.append({"step": 1, "epoch": 1, "mean_loss": 1.0, PAYLOADS[23]: 2.0})
+    run.append({"step": 1, "epoch": 1, "mean_loss": 1.0, **dict.fromkeys(PAYLOADS[23:], 2.0)})
     Embeddings(
         h=rng.normal(size=(n, 5)),
         z1=rng.normal(size=(n, 4)),
@@ -100,7 +103,7 @@ def hostile(tmp_path_factory):
         texts=PAYLOADS,
         factors=rng.normal(size=(n, n)),
         factor_names=PAYLOADS,
-        layers={p.replace("/", "|"): rng.normal(size=(n, 3)) for p in PAYLOADS[:3]},
+        layers={p.replace("/", "|"): rng.normal(size=(n, 3)) for p in (*PAYLOADS[:3], *NAMES)},
     ).save(run.embeddings("all"))
     finding = {key: PAYLOADS[at] for at, key in enumerate(("name", "evidence", "cause", "expect"))}
     papers = [PAYLOADS[36], PAYLOADS[37], PAYLOADS[38], PAYLOADS[39], "https://x/'onclick=" + RUN]
@@ -129,6 +132,7 @@ def hostile(tmp_path_factory):
 
 def test_none_runs(opened, hostile):
     one = opened(hostile.as_uri())
+    assert one.errors == []
     dialogs = []
     one.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
     one.show_map()

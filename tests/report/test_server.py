@@ -1,9 +1,12 @@
 """The live server: who is answered, what can be read, and what arrives while training runs."""
 
+import contextlib
 import http.client
 import itertools
 import json
+import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,7 +16,6 @@ import pytest
 
 from chiaroscuro.artifacts import Run
 from chiaroscuro.cli import main
-from chiaroscuro.report.listing import Listing
 from report.conftest import DIAGNOSIS, make_run
 
 pytest.importorskip("starlette", reason="no server: `.[view]`")
@@ -23,9 +25,9 @@ SECRET = "the secret outside the folder"
 class Served:
     """A server in its own process, and requests to it letter by letter."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, before="pass"):
         self.folder = folder
-        code = "import sys; from chiaroscuro.cli import main; sys.exit(main(sys.argv[1:]))"
+        code = f"{before}; import sys; from chiaroscuro.cli import main; main(sys.argv[1:])"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, "view", str(folder)], stdout=subprocess.PIPE, text=True
         )
@@ -235,11 +237,67 @@ def test_it_binds_loopback_alone(served):
             assert other.connect_ex((address, served.port)) != 0
 
 
-def test_a_run_that_cannot_be_read_is_listed_with_why(tmp_path):
-    run = Run.create(tmp_path / "bad", {"seed": 0})
-    (run.folder / "diagnosis.json").write_text("{")
-    (row,) = Listing(tmp_path).rows()
-    assert "is not JSON" in row["about"]
+def events(served, **query):
+    """The events of a stream, one after another."""
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+    connection.request("GET", served.to("/events", **query))
+    with contextlib.closing(connection), connection.getresponse() as answer:
+        while line := answer.readline():
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+
+def test_a_bad_run_takes_down_neither_list_nor_server(tmp_path):
+    make_run(tmp_path / "good", n=12, epochs=1)
+    bad = Run.create(tmp_path / "bad", {"seed": 0})
+    bad.append({"step": 1, "epoch": "x", "constructor": 1.0})
+    (bad.folder / "diagnosis.json").write_text('{"format": 1, "findings": 5}')
+    os.mkfifo(tmp_path / "good" / "embeddings" / "pipe.npz")
+    (tmp_path / "good" / "labs").mkdir()
+    os.mkfifo(tmp_path / "good" / "labs" / "pipe.json")
+    Run.create(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"), {"seed": 0})
+    server = Served(tmp_path)
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.close)
+        status, _, body = server.ask(server.to("/"))
+        rows = {row["name"]: row for row in document(body)["runs"]}
+        assert (status, set(rows)) == (200, {"good", "bad", "caf\ufffd"})
+        for name, wanted in (("good", 200), ("bad", 500), ("caf\ufffd", 200)):
+            status, _, body = server.ask(server.to("/report", run=[rows[name]["id"]]))
+            assert (name, status) == (name, wanted)
+            assert "Traceback" not in body
+        assert "list of findings" in server.ask(server.to("/report", run=[rows["bad"]["id"]]))[2]
+        stream = stack.enter_context(contextlib.closing(events(server)))
+        first = next(stream)
+        assert {row["name"] for row in first["rows"]} == set(rows)
+        shutil.rmtree(bad.folder)
+        assert next(stream) == {"rows": [], "gone": [rows["bad"]["id"]]}
+        (tmp_path / "good" / "settings.toml").write_text("a = " + "[" * 5000)
+        (changed,) = next(stream)["rows"]
+        assert (changed["name"], changed["state"]) == ("good", "unreadable")
+
+
+def test_half_open_requests_are_closed(tmp_path):
+    """Whoever sends no request, or never ends one, is let go; who watches is not."""
+    make_run(tmp_path / "good", n=12, epochs=1)
+    server = Served(tmp_path, "import chiaroscuro.report.server as s; s.PATIENCE = 0.5")
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.close)
+        stream = stack.enter_context(contextlib.closing(events(server)))
+        next(stream)
+        halves = [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nA: "]
+        raws = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in halves]
+        for raw, half in zip(raws, halves, strict=True):
+            raw.sendall(half)
+        for raw in raws:
+            with contextlib.suppress(ConnectionResetError):
+                assert raw.recv(100) == b""
+            raw.close()
+        make_run(tmp_path / "later", n=12, epochs=1)
+        seen = []
+        while "later" not in seen:
+            seen += [row["name"] for row in next(stream)["rows"]]
+        assert server.ask(server.to("/"))[0] == 200
 
 
 @pytest.mark.parametrize(

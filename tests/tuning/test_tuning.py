@@ -504,6 +504,33 @@ def test_a_journal_that_somebody_wrote_to_is_named_with_the_line(file, whole, tm
         tuning.tune(file, TRIALS, out, resume=True)
 
 
+@pytest.mark.parametrize("kept", [0, 1, 0.5, -1])
+def test_a_journal_that_lost_trials_is_refused_and_nothing_is_run_again(
+    file, whole, tmp_path, kept
+):
+    """Emptied, or cut at the end of a line: `trials.json` knows more than the journal."""
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    lines = (out / "journal.log").read_bytes().splitlines(keepends=True)
+    n = int(kept * len(lines)) if kept == 0.5 else kept % len(lines)
+    (out / "journal.log").write_bytes(b"".join(lines[:n]))
+    before = {p: p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
+    with pytest.raises(ChiaroError, match=r"journal.log.*trials.json.*another folder"):
+        tuning.tune(file, TRIALS, out, resume=True)
+    after = {p: p.read_bytes() for p in sorted(out.rglob("*")) if p.is_file()}
+    assert after == before
+
+
+@pytest.mark.parametrize("line", ['{"op_code": 99}', '{"op_code": 4, "trial_id": 10000000}'])
+def test_an_entry_that_optuna_cannot_replay_is_a_sentence(file, whole, tmp_path, line):
+    out = tmp_path / "out"
+    shutil.copytree(whole[0], out)
+    with (out / "journal.log").open("a") as journal:
+        journal.write(line + "\n")
+    with pytest.raises(ChiaroError, match=r"journal.log.*cannot be read"):
+        tuning.tune(file, TRIALS, out, resume=True)
+
+
 @pytest.mark.extra("ray")
 def test_ray_draws_the_same_trials_and_leaves_the_same_files(file, whole, tmp_path):
     import ray

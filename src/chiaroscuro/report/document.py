@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings, to_toml
+from chiaroscuro.errors import ChiaroError
 from chiaroscuro.measures import CATALOGUE, Space, explained, spaced
 from chiaroscuro.report import numbers, points
 from chiaroscuro.report.axes import unit_rows
@@ -16,7 +17,7 @@ from chiaroscuro.report.packing import data_url, short
 from chiaroscuro.report.points import Shown, shown
 from chiaroscuro.report.reading import Lab, Subject
 
-__all__ = ["FORMAT", "document", "history_of"]
+__all__ = ["FORMAT", "document", "history_of", "is_number"]
 
 FORMAT = 1
 """Of a page's document."""
@@ -37,12 +38,16 @@ def document(
         most: samples shown of each.
         maps: further maps to compute, of `axes.MAPS`.
     """
+    try:
+        runs = [short(_run(subject, most, maps)) for subject in found]
+    except RecursionError:
+        raise ChiaroError("A page cannot hold settings or findings nested this deeply.") from None
     return {
         "format": FORMAT,
         "kind": "report",
         "title": " and ".join(subject.name for subject in found[:3]),
         "measures": {name: one.json() for name, one in CATALOGUE.items()},
-        "runs": [short(_run(subject, most, maps)) for subject in found],
+        "runs": runs,
     }
 
 
@@ -71,6 +76,8 @@ def _run(subject: Subject, most: int, maps: Sequence[str]) -> dict[str, Any]:
             "environment": _flat(environment),
             "command": shlex.join(map(str, command)) if isinstance(command, list) else command,
         }
+    if rows is None and (why := points.why_none(subject.embeddings)):
+        out["notes"].append(why)
     if rows is not None:
         out |= {
             "sentence": rows.sentence,
@@ -96,19 +103,31 @@ def history_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         'mean_loss': [2.0]}}
     """
     steps = [one for one in records if "loss" in one and "epoch" not in one]
+    steps = [one for one in steps if is_number(one.get("step"))]
     if len(steps) > _RECORDS:
         steps = [steps[at] for at in spaced(len(steps), _RECORDS)]
-    return {"steps": _columns(steps), "epochs": _columns([r for r in records if "epoch" in r])}
+    epochs = [one for one in records if is_number(one.get("epoch"))]
+    return {"steps": _columns(steps), "epochs": _columns(epochs)}
 
 
 def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     names = dict.fromkeys(
-        name
-        for record in records
-        for name, value in record.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        name for record in records for name, value in record.items() if is_number(value)
     )
-    return {name: [record.get(name) for record in records] for name in names}
+    plain = lambda value: value if is_number(value) else None
+    return {name: [plain(record.get(name)) for record in records] for name in names}
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number that a page can show: no word, and no integer beyond 2^53.
+
+    Example:
+        >>> [is_number(value) for value in (1, 0.5, float("nan"), True, "x", 10**400)]
+        [True, True, True, False, False, False]
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) <= 1 << 53
 
 
 # ---- measures at every epoch ----
@@ -179,7 +198,7 @@ def _factors(e: Embeddings, diagnosis: Mapping[str, Any] | None) -> dict[str, An
         return None
     few = spaced(e.n, _MEASURED)
     layers: dict[str, np.ndarray] = {}
-    if e.thumbnails is not None:
+    if e.thumbnails is not None and e.thumbnails.shape[1]:
         layers["pixels"] = _small(np.asarray(e.thumbnails)[few])
     inner = {k: v for k, v in e.layers.items() if k not in ("tsne", "umap")}
     for name in sorted(inner, key=lambda name: (name != "input", name != "untrained")):
@@ -187,6 +206,7 @@ def _factors(e: Embeddings, diagnosis: Mapping[str, Any] | None) -> dict[str, An
     for name in ("h", "z"):
         if (array := getattr(e, name)) is not None:
             layers[name] = array[few]
+    layers = {k: points.in_range(v) for k, v in layers.items() if v.size and np.isfinite(v).all()}
     if not layers or len(few) < 4:
         return None
     targets: dict[str, np.ndarray] = {}
@@ -195,6 +215,8 @@ def _factors(e: Embeddings, diagnosis: Mapping[str, Any] | None) -> dict[str, An
     if e.factors is not None:
         names = e.factor_names if e.factor_names is not None else range(e.factors.shape[1])
         for name, column in zip(names, e.factors[few].T, strict=True):
+            # a factor with NaN or infinity is not asked for: it is shown as a constant is
+            column = points.in_range(column) if np.isfinite(column).all() else np.zeros(len(few))
             targets[str(name)] = _circle(column) if str(name).endswith("hue") else column[:, None]
     if not targets:
         return None

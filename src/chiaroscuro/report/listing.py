@@ -1,31 +1,67 @@
-"""The runs of one folder, as the live list shows them; nothing outside the folder is read."""
+"""List the runs of one folder for the live page; nothing outside the folder is read."""
 
 from __future__ import annotations
 
 import hashlib
-import json
+import itertools
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts import Run
+from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.errors import ChiaroError, need
-from chiaroscuro.report.document import history_of
-from chiaroscuro.report.packing import short
+from chiaroscuro.report.document import history_of, is_number
+from chiaroscuro.report.packing import readable, short
 from chiaroscuro.report.reading import find_runs
 
-__all__ = ["Listing"]
+__all__ = ["Listing", "Seen"]
 
-_IDLE = 120  # seconds without a new record, after which an unfinished run counts as stopped
+_IDLE = 120.0  # seconds without a record after which an unfinished run may count as stopped,
+_EPOCHS = 3.0  # but not before so many of its longest epochs have passed,
+_FIRST_STEPS = 3600.0  # nor in the first epoch, whose length nobody knows: after its last step
+_FIRST_EPOCH = 86400.0  # and before its first
 _CURVE = 60  # points of a small curve
+_REASON = 300  # letters of a reason
+_WATCHED = ("history.jsonl", "settings.toml", "diagnosis.json", "evaluation.json", "embeddings")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one look at the folder saw.
+
+    Args:
+        version: grows whenever a row, or the set of rows, is not what it was.
+        rows: one record per run by identifier; the same object as before if it did not change.
+        paths: run folders by identifier.
+    """
+
+    version: int
+    rows: Mapping[str, dict[str, Any]]
+    paths: Mapping[str, Path]
+
+
+@dataclass
+class _Known:
+    """What is remembered of a run, and under which state of its files it holds."""
+
+    guard: tuple[int, ...] | None = None
+    folders: list[Path] = field(default_factory=list)
+    inside: bool = False
+    mark: tuple[int, ...] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    row: dict[str, Any] = field(default_factory=dict)
 
 
 class Listing:
     """The runs in a folder, by an identifier that is no path.
 
     An identifier is looked up among the runs that are there, never joined to a path. A run with a
-    link that leads out of the folder is not listed.
+    link that leads out of the folder is not listed. A run that cannot be read is listed with the
+    reason, and hides no other. What did not change on disk is not read again.
 
     Args:
         folder: the only one that is read.
@@ -34,104 +70,260 @@ class Listing:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Run.create(Path(folder) / "one", {"seed": 0, "epochs": 3})
-        ...     [run["name"] for run in Listing(folder).rows()]
-        ['one']
+        ...     [(run["name"], run["state"]) for run in Listing(folder).rows()]
+        [('one', 'starting')]
     """
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder).resolve()
         need(self.folder.is_dir(), lambda: f"There is no folder `{folder}`.")
+        self._known: dict[Path, _Known] = {}
+        self._last = Seen(0, {}, {})
 
-    def runs(self) -> dict[str, Path]:
-        """Run folders by identifier."""
-        found = find_runs(self.folder)
-        return {self._identifier(path): path for path in found if self._inside(path)}
+    def look(self) -> Seen:
+        """Look at the folder: every run that is there now. One thread at a time."""
+        try:
+            paths = find_runs(self.folder)
+        except ChiaroError:  # the folder itself is gone, or closed to us
+            paths = []
+        now: dict[str, dict[str, Any]] = {}
+        places: dict[str, Path] = {}
+        known: dict[Path, _Known] = {}
+        for path in paths:
+            one = self._known.get(path) or _Known()
+            try:
+                if not self._refresh(path, one):
+                    continue
+            except FileNotFoundError:  # it was removed between two looks
+                continue
+            known[path] = one
+            identifier = self._identifier(path)
+            now[identifier], places[identifier] = one.row, path
+        self._known = known
+        last = self._last
+        same = list(now) == list(last.rows) and all(
+            mine is last.rows[key] for key, mine in now.items()
+        )
+        if not same:
+            self._last = Seen(last.version + 1, now, places)
+        return self._last
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one record per run, for the table."""
+        return list(self.look().rows.values())
+
+    def path(self, identifier: str) -> Path | None:
+        """Return the folder of a run by its identifier, with its links followed once more."""
+        path = self._last.paths.get(identifier) or self.look().paths.get(identifier)
+        return path if path is not None and self.inside(path) else None
+
+    def inside(self, run: Path) -> bool:
+        """Whether all of a run is in the folder, with every link followed."""
+        try:
+            return self._inside(_entries(run))
+        except OSError:
+            return False
+
+    def _inside(self, entries: Sequence[tuple[Path, bool]]) -> bool:
+        return all(not link or path.resolve().is_relative_to(self.folder) for path, link in entries)
+
+    def _refresh(self, path: Path, one: _Known) -> bool:
+        """Bring what is known of a run up to date; False if it is not to be listed."""
+        guard = _times(one.folders)
+        if guard is None or guard != one.guard:
+            entries = _entries(path)
+            one.inside = self._inside(entries)
+            one.folders = [path, *(p for p, _ in entries if p.is_dir() and not p.is_symlink())]
+            # a link may lead elsewhere tomorrow though nothing here changes: look again each time
+            one.guard = None if any(link for _, link in entries) else _times(one.folders)
+        if not one.inside:
+            return False
+        mark = self.mark(path)
+        if mark != one.mark:
+            one.facts = _facts(path)
+            one.mark = mark
+        row = {
+            "id": self._identifier(path),
+            "name": readable(self.named(path)),
+            **{key: value for key, value in one.facts.items() if key not in ("done", "wait")},
+            "state": _state(one.facts),
+        }
+        if row != one.row:
+            one.row = row
+        return True
 
     def _identifier(self, path: Path) -> str:
         name = path.relative_to(self.folder).as_posix()
         return hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
 
-    def _inside(self, run: Path) -> bool:
-        """Whether all of a run is in the folder, with every link followed."""
-        own = (run, *run.iterdir(), *(run / "embeddings").glob("*"), *(run / "labs").rglob("*"))
-        return all(path.resolve().is_relative_to(self.folder) for path in own)
-
     def named(self, path: Path) -> str:
-        """What a run is called: its place in the folder."""
+        """Return what a run is called: its place in the folder."""
         name = path.relative_to(self.folder).as_posix()
         return path.name if name == "." else name
 
-    def rows(self) -> list[dict[str, Any]]:
-        """One record per run, for the table."""
-        out = []
-        for identifier, path in self.runs().items():
-            try:
-                out.append({"id": identifier, "name": self.named(path), **_row(Run.open(path))})
-            except (ChiaroError, OSError) as error:
-                out.append({"id": identifier, "name": self.named(path), **_NOTHING} | _said(error))
-        return out
-
     def mark(self, path: Path) -> tuple[int, ...]:
-        """Changes whenever the run has something new to show."""
-        parts = ("history.jsonl", "settings.toml", "diagnosis.json", "evaluation.json")
-        files = [path / part for part in parts]
-        files += sorted((path / "embeddings").glob("*.npz"))
-        stats = [file.stat() for file in files if file.exists()]
-        return tuple(number for one in stats for number in (one.st_size, one.st_mtime_ns))
+        """Return numbers that change whenever the run has something new to show.
+
+        A snapshot is written beside its place and renamed, which the folder's own time tells.
+        """
+        numbers: list[int] = []
+        for name in _WATCHED:
+            try:
+                found = os.stat(path / name)
+            except OSError:
+                numbers += (-1, -1)
+                continue
+            numbers += (found.st_size, found.st_mtime_ns)
+        return tuple(numbers)
 
     def news(self, path: Path) -> dict[str, Any]:
-        """What a live page needs to go on: the curves, and how many snapshots there are."""
-        records = Run.open(path).history().records
+        """Return what a live page needs to go on: the curves, and how many snapshots there are."""
+        try:
+            records = Run(path).history().records
+        except (ChiaroError, OSError) as error:
+            return {"problem": _reason(error)}
         frames = len(list((path / "embeddings").glob("epoch-*.npz")))
         return short({"training": history_of(records), "snapshots": frames})
 
 
-_NOTHING: dict[str, Any] = dict.fromkeys(
-    ("epoch", "epochs", "loss", "online", "accuracy", "findings")
-)
+# ---- files ----
 
 
-def _said(error: Exception) -> dict[str, Any]:
-    return {"state": "stopped", "about": str(error), "changed": 0.0, "curve": []}
+def _entries(run: Path) -> list[tuple[Path, bool]]:
+    """What a report may read of a run: each path, and whether it is a link."""
+    found = list(_scan(run))
+    below = [run / "embeddings", run / "labs"]
+    for folder in below:
+        if folder.is_dir() and not folder.is_symlink():
+            for path, link in _scan(folder):
+                found.append((path, link))
+                if folder.parts[len(run.parts)] == "labs" and not link and path.is_dir():
+                    below.append(path)
+    return found
+
+
+def _scan(folder: Path) -> Iterator[tuple[Path, bool]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield folder / entry.name, entry.is_symlink()
+
+
+def _times(folders: Sequence[Path]) -> tuple[int, ...] | None:
+    """When the names in each folder last changed; None if one is not there."""
+    try:
+        return tuple(os.stat(folder).st_ctime_ns for folder in folders) or None
+    except OSError:
+        return None
+
+
+# ---- rows ----
+
+_EMPTY: dict[str, Any] = {
+    **dict.fromkeys(("epoch", "epochs", "loss", "online", "accuracy", "findings", "problem")),
+    "about": "",
+    "changed": 0.0,
+    "curve": [],
+    "done": False,
+    "wait": 0.0,
+}
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    """What the table shows of a run, or why it cannot be read."""
+    try:
+        return _row(Run(path))
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one run is said in its row
+        if not (path / "settings.toml").is_file():
+            raise FileNotFoundError(path) from None
+        return {**_EMPTY, "problem": _reason(error)}
+
+
+def _reason(error: Exception) -> str:
+    known = isinstance(error, ChiaroError)
+    text = readable(str(error) if known else f"{type(error).__name__}: {error}")
+    return text if len(text) <= _REASON else f"{text[:_REASON]}…"
 
 
 def _row(run: Run) -> dict[str, Any]:
     settings = run.settings()
-    records = run.history().records
-    epochs = [one for one in records if "epoch" in one]
-    losses = [one.get("mean_loss", one.get("loss")) for one in epochs or records]
-    file = run.folder / "history.jsonl"
-    changed = (file if file.exists() else run.folder / "settings.toml").stat().st_mtime
+    history = run.history()
+    problems = [*history.problems[:1]]
+    epochs = [one for one in history.records if "epoch" in one]
+    for one, name in itertools.product(epochs, ("epoch", "mean_loss")):
+        if name in one and not is_number(one[name]) and one[name] is not None:
+            problems.append(f"`{name}` in `history.jsonl` needs a number; received {one[name]!r}.")
+            break
+    epochs = [one for one in epochs if is_number(one["epoch"])]
+    losses = [one.get("mean_loss", one.get("loss")) for one in epochs or history.records]
+    losses = [loss if is_number(loss) else None for loss in losses]
     planned = settings.get("epochs")
-    done = bool(epochs) and isinstance(planned, int) and epochs[-1]["epoch"] >= planned
-    idle = time.time() - changed > _IDLE
+    if planned is not None and not is_number(planned):
+        problems.append(f"`epochs` in `settings.toml` needs a number; received {planned!r}.")
+        planned = None
     network = settings.get("network")
     encoder = network.get("encoder", "") if isinstance(network, Mapping) else ""
+    online = [one["online_knn"] for one in epochs if is_number(one.get("online_knn"))]
+    file = run.folder / "history.jsonl"
+    changed = (file if file.is_file() else run.folder / "settings.toml").stat().st_mtime
+    last = epochs[-1]["epoch"] if epochs else None
+    row = {
+        "about": f"{settings.get('objective', '')} · {encoder}",
+        "epoch": last,
+        "epochs": planned,
+        "loss": losses[-1] if losses else None,
+        "accuracy": _accuracy(run, problems),
+        "online": online[-1] if online else None,
+        "findings": _findings(run, problems),
+        "curve": _thinned(losses),
+        "done": last is not None and planned is not None and last >= planned,
+        "wait": _wait(epochs, bool(history.records)),
+        "problem": _reason(ChiaroError(problems[0])) if problems else None,
+    }
+    return short(row) | {"changed": round(changed, 1)}  # a time has more than six figures
+
+
+def _state(facts: Mapping[str, Any]) -> str:
+    if facts["done"]:
+        return "finished"
+    if not facts["changed"]:
+        return "unreadable"
+    if time.time() - facts["changed"] > facts["wait"]:
+        return "stopped"
+    return "starting" if facts["epoch"] is None else "training"
+
+
+def _wait(epochs: Sequence[Mapping[str, Any]], begun: bool) -> float:
+    """Seconds of silence that a run of this pace may have before it counts as stopped."""
+    if not epochs:
+        return _FIRST_STEPS if begun else _FIRST_EPOCH
+    clock = [0.0, *(float(one["seconds"]) for one in epochs if is_number(one.get("seconds")))]
+    longest = max((b - a for a, b in itertools.pairwise(clock)), default=0.0)
+    return max(_IDLE, _EPOCHS * longest)
+
+
+def _findings(run: Run, problems: list[str]) -> int | None:
     diagnosis = run.diagnosis()
-    return short(
-        {
-            "about": f"{settings.get('objective', '')} · {encoder}",
-            "state": "finished" if done else "stopped" if idle else "training",
-            "epoch": epochs[-1]["epoch"] if epochs else None,
-            "epochs": planned,
-            "loss": losses[-1] if losses else None,
-            "accuracy": _accuracy(run),
-            "online": next((e["online_knn"] for e in reversed(epochs) if "online_knn" in e), None),
-            "findings": None if diagnosis is None else len(diagnosis.get("findings") or []),
-            "curve": _thinned(losses),
-        }
-    ) | {"changed": round(changed, 1)}  # a time has more than six figures
+    listed = None if diagnosis is None else diagnosis.get("findings") or []
+    if listed is None:
+        return None
+    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+        problems.append("`findings` in `diagnosis.json` needs a list of objects.")
+        return None
+    return len(listed)
 
 
-def _accuracy(run: Run) -> float | None:
-    """Of the evaluation, on held-out data."""
+def _accuracy(run: Run, problems: list[str]) -> float | None:
+    """Read the held-out accuracy of the evaluation, if there is one."""
     path = run.folder / "evaluation.json"
     if not path.is_file():
         return None
-    try:
-        return float(json.loads(path.read_bytes())["results"]["encoder"]["knn_20"])
-    except (ValueError, LookupError, TypeError):
+    value = read_json(path)
+    for key in ("results", "encoder", "knn_20"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if value is not None and not is_number(value):
+        problems.append("`knn_20` in `evaluation.json` needs a number.")
         return None
+    return value
 
 
 def _thinned(values: Sequence[Any]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy as np
 
 from chiaroscuro.errors import need
 
-__all__ = ["blob", "coordinates", "data_url", "sheets", "short", "stratified"]
+__all__ = ["blob", "coordinates", "data_url", "readable", "sheets", "short", "stratified"]
 
 SHEET_BYTES = 4 << 20
 """Thumbnails of all samples take at most about so many bytes; they shrink until they do."""
 
+_HALVES = re.compile("[\ud800-\udfff]")
 _TILES = 1024  # on a sheet
 _LADDER = ((64, 80), (48, 80), (32, 82), (32, 65), (24, 70), (24, 50), (16, 60), (12, 50), (8, 50))
 _TYPES = {"uint8": "u8", "uint16": "u16", "uint32": "u32", "float32": "f32"}
@@ -133,6 +135,18 @@ def data_url(data: bytes, kind: str) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
+def readable(text: str) -> str:
+    """Text that UTF-8 can hold: half of a surrogate pair becomes the replacement character.
+
+    Such halves come from file names that are not UTF-8, and from damaged text.
+
+    Example:
+        >>> readable("caf" + chr(0xDCE9))
+        'caf\ufffd'
+    """
+    return _HALVES.sub("\ufffd", text)
+
+
 def short(value: Any) -> Any:
     """Numbers to six figures, nested; what is not finite becomes None, as JSON wants it.
 
@@ -141,7 +155,9 @@ def short(value: Any) -> Any:
         {'a': [0.333333, None], 'b': 2.0}
     """
     if isinstance(value, Mapping):
-        return {str(key): short(item) for key, item in value.items()}
+        return {readable(str(key)): short(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return readable(value)
     if isinstance(value, list | tuple):
         return [short(item) for item in value]
     if hasattr(value, "tolist"):

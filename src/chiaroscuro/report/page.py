@@ -17,6 +17,7 @@ from chiaroscuro.artifacts.files import replace
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.report.axes import MAPS
 from chiaroscuro.report.document import document
+from chiaroscuro.report.packing import readable
 from chiaroscuro.report.points import POINTS
 from chiaroscuro.report.reading import subjects
 
@@ -79,8 +80,8 @@ def page(content: Mapping[str, Any], connect: str = "'none'") -> str:
     style, code = _read("page.css"), script()
     # `<` is the only letter that could end the element early
     data = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    data = data.replace("<", "\\u003c")
-    title = html.escape(f"{content.get('title') or 'Report'} · Chiaroscuro")
+    data = readable(data.replace("<", "\\u003c"))
+    title = html.escape(readable(f"{content.get('title') or 'Report'} · Chiaroscuro"))
     return f"""<!doctype html>
 <html lang="en">
 <head>

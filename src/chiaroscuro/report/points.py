@@ -21,11 +21,15 @@ from chiaroscuro.report.axes import (
 from chiaroscuro.report.packing import blob, coordinates, sheets, stratified
 from chiaroscuro.report.reading import Frame, Subject
 
-__all__ = ["POINTS", "Shown", "shown"]
+__all__ = ["POINTS", "Shown", "described", "in_range", "shown", "spaces", "why_none"]
 
 POINTS = 10_000
 """Samples on a page, unless told; more are sampled, stratified by label."""
 
+LEAST = 3
+"""Rows of a map at least."""
+
+_SPACES = ("h", "z", "h1", "h2", "z1", "z2")
 N_LISTED = 8  # neighbours listed of a sample
 N_JUDGED = 20  # neighbours that vote in an accuracy
 CANDIDATES = 20_000  # neighbours are looked for among at most so many
@@ -73,13 +77,29 @@ def shown(subject: Subject, most: int = POINTS) -> Shown | None:
         return None
     total, bad = whole.n, _not_finite(vectors)
     good = np.flatnonzero(~bad)
-    if len(good) < 3:
+    if len(good) < LEAST:
         return None
     labels = None if whole.labels is None else whole.labels[good]
     rows = good[stratified(len(good), most, labels)]
     taken = _counted(whole.take(rows))
     frames = tuple(_frames(subject.frames, taken)) or ((0, _vectors(taken)),)
     return Shown(taken, frames, total, _sentence(total, len(rows), int(bad.sum()), labels))
+
+
+def why_none(embeddings: Embeddings | None) -> str | None:
+    """Say why nothing is shown of embeddings, in a sentence; None if there are none."""
+    if embeddings is None:
+        return None
+    names = [name for name in _SPACES if getattr(embeddings, name) is not None]
+    if not names:
+        return "The embeddings hold neither `h` nor `z`, so there is no map."
+    if not (vectors := _vectors(embeddings)):
+        return f"`{names[0]}` has 0 dimensions, so there is no map."
+    good = int((~_not_finite(vectors)).sum())
+    return (
+        f"A map needs at least {LEAST} rows without NaN or infinity; there are {good} of "
+        f"{embeddings.n}."
+    )
 
 
 def _counted(taken: Embeddings) -> Embeddings:
@@ -95,12 +115,30 @@ def _counted(taken: Embeddings) -> Embeddings:
 
 def _vectors(embeddings: Embeddings) -> dict[str, np.ndarray]:
     """The vectors by space; of two views without a plain one, the first view stands for it."""
-    names = ("h", "z", "h1", "h2", "z1", "z2")
-    found = {name: array for name in names if (array := getattr(embeddings, name)) is not None}
+    given = {name: getattr(embeddings, name) for name in _SPACES}
+    found = {
+        name: array if array.dtype.kind != "f" else in_range(array)
+        for name, array in given.items()
+        if array is not None and array.shape[1]
+    }
     for space in ("h", "z"):
         if space not in found and f"{space}1" in found:
             found[space] = found[f"{space}1"]
     return found
+
+
+def in_range(x: np.ndarray) -> np.ndarray:
+    """Numbers whose squares neither overflow nor vanish: all times a power of two, if need be.
+
+    Example:
+        >>> in_range(np.array([[1e300, -2e300]])).round(3).tolist()
+        [[0.5, -1.0]]
+    """
+    with np.errstate(invalid="ignore"):
+        largest = float(np.abs(x).max(initial=0.0, where=np.isfinite(x)))
+    if largest == 0 or 1e-100 < largest < 1e100:
+        return x
+    return np.asarray(x, dtype=np.float64) / largest
 
 
 def _not_finite(vectors: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -150,10 +188,10 @@ def described(rows: Shown) -> dict[str, Any]:
     if e.factors is not None:
         names = e.factor_names if e.factor_names is not None else range(e.factors.shape[1])
         columns = zip(names, e.factors.T, strict=True)
-        found["factors"] = {str(name): blob(col.astype(np.float32)) for name, col in columns}
+        found["factors"] = {str(name): blob(_float32(col)) for name, col in columns}
     if e.texts is not None:
         found["texts"] = [text[:TEXT] + "…" * (len(text) > TEXT) for text in e.texts.tolist()]
-    if e.thumbnails is not None:
+    if e.thumbnails is not None and e.thumbnails.shape[1]:
         found["sheets"] = sheets(np.asarray(e.thumbnails))
     return found
 
@@ -199,7 +237,7 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
     found |= {
         "near": blob(near[:, :N_LISTED].astype(index)),
         "cosines": blob(np.rint((cosines[:, :N_LISTED] + 1) * 32767.5).astype(np.uint16)),
-        "norms": blob(np.linalg.norm(last[space], axis=1).astype(np.float32)),
+        "norms": blob(_norms(rows.embeddings, space)),
         "hubs": blob(np.minimum(counts, 65535).astype(np.uint16)),
         "hub_skewness": skewness,
         "graph": _graph(graphs[-1], n_classes, rows.embeddings, index),
@@ -212,6 +250,19 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
 def _near(u: np.ndarray, k: int, among: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     found = nearest(u, k, among=among)
     return found.ids, found.cosines
+
+
+def _norms(e: Embeddings, space: str) -> np.ndarray:
+    x = getattr(e, space) if getattr(e, space) is not None else getattr(e, f"{space}1")
+    largest = np.abs(x).max(axis=1, keepdims=True).astype(np.float64)
+    scaled = x / np.where(largest > 0, largest, 1.0)  # squares neither vanish nor overflow
+    return _float32(largest[:, 0] * np.linalg.norm(scaled, axis=1))
+
+
+def _float32(values: np.ndarray) -> np.ndarray:
+    """Numbers as float32, those beyond its range at its end."""
+    end = float(np.finfo(np.float32).max)
+    return np.clip(np.asarray(values, dtype=np.float64), -end, end).astype(np.float32)
 
 
 def _two(vectors: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -146,16 +147,24 @@ def find_runs(folder: Path, depth: int = _DEPTH) -> list[Path]:
     """
     if (folder / "settings.toml").is_file():
         return [folder]
-    if depth == 0:
-        return []
-    below = sorted(p for p in folder.iterdir() if p.is_dir() and not p.is_symlink())
-    return [run for p in below if p.name[0] != "." for run in find_runs(p, depth - 1)]
+    try:
+        with os.scandir(folder) as entries:
+            below = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
+    except OSError as error:
+        raise ChiaroError(f"`{folder}` cannot be read: {error.strerror or error}.") from None
+    found = []
+    for name in below if depth else ():
+        if not name.startswith("."):
+            with contextlib.suppress(ChiaroError):  # removed meanwhile, or closed to us
+                found += find_runs(folder / name, depth - 1)
+    return found
 
 
 def _of_run(run: Run) -> Subject:
     notes: list[str] = []
     folder = run.folder / "embeddings"
-    files = {p.stem: p for p in sorted(folder.glob("*.npz"))} if folder.is_dir() else {}
+    here = sorted(folder.glob("*.npz")) if folder.is_dir() else []
+    files = {path.stem: path for path in here if path.is_file()}
     frames = sorted(
         (Frame(int(match[1]), path) for path in files.values() if (match := _frame(path))),
         key=lambda frame: frame.epoch,
@@ -230,7 +239,7 @@ def find_labs(folder: Path) -> tuple[Lab, ...]:
     """
     found = []
     for path in sorted(folder.rglob("*.json")):
-        if path.name.endswith(".data.json") or path.is_symlink():
+        if path.name.endswith(".data.json") or path.is_symlink() or not path.is_file():
             continue
         try:
             record = read_json(path)

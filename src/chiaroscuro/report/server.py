@@ -1,4 +1,4 @@
-"""The same page, live: a server on this machine's own address, for one folder and one reader.
+"""Serve the page live on this machine's own address, for one folder and one reader.
 
 Every request needs the token of the address that was printed, a `Host` that is this machine, and no
 foreign `Origin`. There are three addresses and none of them is a path to a file: runs are chosen by
@@ -12,13 +12,15 @@ import json
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.report.document import FORMAT, document
-from chiaroscuro.report.listing import Listing
+from chiaroscuro.report.listing import Listing, Seen
+from chiaroscuro.report.packing import readable
 from chiaroscuro.report.page import page
 from chiaroscuro.report.points import POINTS
 from chiaroscuro.report.reading import subjects
@@ -27,7 +29,16 @@ __all__ = ["app", "view"]
 
 LOOPBACK = "127.0.0.1"
 EVERY = 0.5
-"""Seconds between looks at what training has written."""
+"""Seconds between looks at what training has written, at least."""
+
+IDLE = 20
+"""A look that took t seconds is followed by `IDLE` t seconds without one, however many watch."""
+
+LONGEST = 10.0
+"""Seconds between looks at most, so that a new run appears soon all the same."""
+
+PATIENCE = 10.0
+"""Seconds that a connection may take to send its request."""
 
 _MOST = 8  # runs compared on one page
 _HEADERS = {
@@ -71,8 +82,36 @@ def view(folder: str | Path = ".", port: int = 0, out: TextIO | None = None) -> 
             server_header=False,
             timeout_graceful_shutdown=1,
             lifespan="off",
+            http=_impatient(),
+            ws="none",
         )
         uvicorn.Server(config).run([bound])
+
+
+def _impatient() -> Any:
+    """Return uvicorn's HTTP protocol with a limit on the time that a request may take to arrive."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Impatient(H11Protocol):
+        """Closes a connection that has not sent a whole request after `PATIENCE` seconds."""
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._wait()
+
+        def _wait(self) -> None:
+            before = self.cycle
+            self.loop.call_later(PATIENCE, self._give_up, before)
+
+        def _give_up(self, before: Any) -> None:
+            if self.cycle is before and not self.transport.is_closing():
+                self.transport.abort()
+
+    return Impatient
 
 
 _MISSING = "`chiaro view` needs starlette and uvicorn: `pip install chiaroscuro[view]`."
@@ -95,6 +134,7 @@ def app(listing: Listing, token: str, port: int) -> Any:
     except ImportError:
         raise InputError(_MISSING) from None
     hosts = {f"{name}:{port}" for name in (LOOPBACK, "localhost")}
+    watch = _Watch(listing)
     pages: dict[tuple[Any, ...], str] = {}
 
     def refused(request: Request) -> str | None:
@@ -104,23 +144,24 @@ def app(listing: Listing, token: str, port: int) -> Any:
             return "This server answers to this machine's own name only."
         origins = headers.getlist("origin")
         if origins and origins not in [[f"http://{host}"] for host in hosts]:
-            return "Another site may not ask."
+            return "Requests from other sites are refused."
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return "Another site may not ask."
+            return "Requests from other sites are refused."
         given = query.getlist("token")
         if len(given) != 1 or not secrets.compare_digest(given[0].encode(), token.encode()):
             return "The token is missing or wrong: open the address that `chiaro view` printed."
         return None
 
-    def chosen(request: Request) -> dict[str, Path] | None:
+    async def chosen(request: Request) -> dict[str, Path] | None:
         """The runs that a request names; None if one of them is not here."""
-        runs, wanted = listing.runs(), request.query_params.getlist("run")[:_MOST]
-        if any(identifier not in runs for identifier in wanted):
-            return None
-        return {identifier: runs[identifier] for identifier in wanted}
+        wanted = request.query_params.getlist("run")[:_MOST]
+        seen = await watch.look(fresh=bool(wanted))
+        runs = {one: seen.paths[one] for one in wanted if one in seen.paths}
+        inside = await run_in_threadpool(lambda: all(map(listing.inside, runs.values())))
+        return runs if len(runs) == len(set(wanted)) and inside else None
 
     async def index(request: Request) -> Response:
-        rows = await run_in_threadpool(listing.rows)
+        rows = list((await watch.look(fresh=True)).rows.values())
         content = {"format": FORMAT, "kind": "list", "title": "Runs", "live": [], "runs": rows}
         return HTMLResponse(page({**content, "folder": listing.folder.name}, "'self'"))
 
@@ -129,25 +170,28 @@ def app(listing: Listing, token: str, port: int) -> Any:
         if key not in pages:
             content = document(subjects(list(found.values())), POINTS)
             for run, path in zip(content["runs"], found.values(), strict=True):
-                run["name"] = listing.named(path)
+                run["name"] = readable(listing.named(path))
             pages.clear()  # one page is enough: it is large
             pages[key] = page({**content, "live": list(found)}, "'self'")
         return pages[key]
 
     async def report(request: Request) -> Response:
-        found = chosen(request)
+        found = await chosen(request)
         if not found:
             return PlainTextResponse("There is no such run.", 404)
         try:
             return HTMLResponse(await run_in_threadpool(made, found))
-        except (ChiaroError, OSError) as error:
-            return PlainTextResponse(f"This run cannot be shown: {error}", 500)
+        except Exception as error:  # noqa: BLE001 - one bad run must not look like a broken server
+            known = isinstance(error, ChiaroError | OSError)
+            why = readable(str(error) if known else f"{type(error).__name__}: {error}")
+            return PlainTextResponse(f"This run cannot be shown: {why[:2000]}", 500)
 
     async def events(request: Request) -> Response:
-        found = chosen(request)
+        found = await chosen(request)
         if found is None:
             return PlainTextResponse("There is no such run.", 404)
-        return StreamingResponse(_news(request, listing, found), media_type="text/event-stream")
+        news = _run_news(request, watch, found) if found else _list_news(request, watch)
+        return StreamingResponse(news, media_type="text/event-stream")
 
     class Guard:
         """Refuses before anything is looked at, and adds the headers to every answer."""
@@ -174,22 +218,68 @@ def app(listing: Listing, token: str, port: int) -> Any:
     return Guard(Starlette(routes=routes))
 
 
-async def _news(request: Any, listing: Listing, found: dict[str, Path]) -> AsyncIterator[str]:
-    """An event for each change: of the chosen runs, or of the list if none is chosen."""
-    last: Any = None
+class _Watch:
+    """Looks at the folder for all who watch it: one look serves everybody who asks meanwhile."""
+
+    def __init__(self, listing: Listing):
+        self.listing = listing
+        self._looking, self._reading = asyncio.Lock(), asyncio.Lock()
+        self._seen: Seen | None = None
+        self._next = 0.0
+        self._pause = EVERY
+        self._news: dict[Path, tuple[Any, dict[str, Any]]] = {}
+
+    async def look(self, fresh: bool = False) -> Seen:
+        """Return what the last look saw, after a new one if it is time for one.
+
+        Args:
+            fresh: look again although it is not time, unless that was less than `EVERY` ago.
+        """
+        async with self._looking:
+            now = time.monotonic()
+            due = self._next - (self._pause - EVERY if fresh else 0.0)
+            if self._seen is None or now >= due:
+                self._seen = await asyncio.to_thread(self.listing.look)
+                self._pause = min(max(EVERY, IDLE * (time.monotonic() - now)), LONGEST)
+                self._next = time.monotonic() + self._pause
+            return self._seen
+
+    async def news(self, path: Path, mark: Any) -> dict[str, Any]:
+        """Return the curves of a run whose files are in the state `mark`, read once for all."""
+        async with self._reading:
+            if path not in self._news or self._news[path][0] != mark:
+                while len(self._news) >= _MOST:
+                    self._news.pop(next(iter(self._news)))
+                self._news[path] = mark, await asyncio.to_thread(self.listing.news, path)
+            return self._news[path][1]
+
+
+async def _list_news(request: Any, watch: _Watch) -> AsyncIterator[str]:
+    """Yield an event with the rows that changed and those that are gone; the first has all."""
+    last: Mapping[str, Any] = {}
+    version = -1
     while not await request.is_disconnected():
-        now, content = await asyncio.to_thread(_look, listing, found, last)
-        if now != last:
-            last = now
-            yield f"data: {json.dumps(content, allow_nan=False)}\n\n"
+        seen = await watch.look()
+        if seen.version != version:
+            changed = [row for key, row in seen.rows.items() if last.get(key) is not row]
+            gone = [key for key in last if key not in seen.rows]
+            yield _event({"rows": changed, "gone": gone})
+            last, version = seen.rows, seen.version
         await asyncio.sleep(EVERY)
 
 
-def _look(listing: Listing, found: dict[str, Path], last: Any) -> tuple[Any, Any]:
-    watched = found or listing.runs()
-    now = {identifier: listing.mark(path) for identifier, path in watched.items()}
-    if now == last:
-        return now, None
-    if not found:
-        return now, listing.rows()
-    return now, {identifier: listing.news(path) for identifier, path in found.items()}
+async def _run_news(request: Any, watch: _Watch, found: dict[str, Path]) -> AsyncIterator[str]:
+    """Yield an event with the curves of the chosen runs that have something new."""
+    listing = watch.listing
+    marks: dict[str, Any] = {}
+    while not await request.is_disconnected():
+        now = {key: await asyncio.to_thread(listing.mark, path) for key, path in found.items()}
+        changed = [key for key in found if now[key] != marks.get(key)]
+        if changed:
+            yield _event({key: await watch.news(found[key], now[key]) for key in changed})
+            marks = now
+        await asyncio.sleep(EVERY)
+
+
+def _event(content: Any) -> str:
+    return f"data: {json.dumps(content, allow_nan=False)}\n\n"

@@ -119,14 +119,17 @@ def read_found(out: str | Path) -> Found:
     if not (isinstance(table, dict) and isinstance(table.get("trials"), list)):
         raise ChiaroError(f"`{path}` needs an object with `trials`; it holds another value.")
     newer(f"`{path}`", table.get("format"), SEARCH_FORMAT)
-    trials = tuple(
-        Trial(
-            row["number"],
-            row["state"],
-            row["values"],
-            tuple((int(epoch), float(value)) for epoch, value in row["curve"]),
-            row["why"],
+    try:
+        trials = tuple(
+            Trial(
+                row["number"],
+                row["state"],
+                row["values"],
+                tuple((int(epoch), float(value)) for epoch, value in row["curve"]),
+                row["why"],
+            )
+            for row in table["trials"]
         )
-        for row in table["trials"]
-    )
+    except (LookupError, TypeError, ValueError) as error:
+        raise ChiaroError(f"`{path}` is damaged: {type(error).__name__}: {error}.") from None
     return Found(read_search(Path(out) / "search.toml"), trials)

@@ -11,7 +11,7 @@ from typing import Any
 
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.tuning.locks import JournalLock, held, taken
-from chiaroscuro.tuning.result import Found, Trial, write_found
+from chiaroscuro.tuning.result import Found, Trial, read_found, write_found
 from chiaroscuro.tuning.search import Search
 from chiaroscuro.tuning.space import Choice, Distribution, Integers, LogUniform
 from chiaroscuro.tuning.trial import clear, folder_of, run_trial
@@ -98,7 +98,10 @@ def _study(optuna: Any, search: Search, n_trials: int, out: Path) -> Any:
     with held(out / ".claim"):
         with held(lock.path):
             _mend(path)
-        storage = JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+        storage = _storage(
+            path, lambda: JournalStorage(JournalFileBackend(str(path), lock_obj=lock))
+        )
+        _check_nothing_is_lost(storage, out)
         study = optuna.create_study(
             storage=storage,
             study_name=STUDY,
@@ -115,6 +118,41 @@ def _study(optuna: Any, search: Search, n_trials: int, out: Path) -> Any:
         for number in range(there, n_trials):
             study.enqueue_trial(search.values(number))
     return study
+
+
+def _storage(path: Path, replay: Callable[[], Any]) -> Any:
+    """Return what the journal holds, or a sentence if Optuna cannot replay it."""
+    try:
+        return replay()
+    except (LookupError, AssertionError, ValueError, TypeError, AttributeError) as error:
+        raise ChiaroError(
+            f"`{path}` cannot be read: Optuna fails on one of its entries with "
+            f"{type(error).__name__}: {error}. Restore it, or begin again in another folder."
+        ) from None
+
+
+def _check_nothing_is_lost(storage: Any, out: Path) -> None:
+    """Refuse a journal that knows less than `trials.json`: its trials would be run again.
+
+    The journal is always written first, so it can only be behind if it was emptied or cut.
+    """
+    if not (out / "trials.json").is_file():
+        return
+    ended = [trial for trial in read_found(out).trials if trial.ended]
+    states = {theirs: ours for ours, theirs in _STATES.items()}
+    there: dict[int, str] = {}
+    for study in storage.get_all_studies():
+        for one in storage.get_all_trials(study._study_id, deepcopy=False):
+            there[one.number] = states[one.state.name]
+    lost = [trial for trial in ended if there.get(trial.number) != trial.state]
+    need(
+        not lost,
+        lambda: (
+            f"`{out / JOURNAL}` was emptied or cut: it lacks {len(lost)} of the {len(ended)} ended "
+            f"trials that `trials.json` lists, the first is trial {lost[0].number}. Restore the "
+            "journal, or begin again in another folder."
+        ),
+    )
 
 
 def _mend(path: Path) -> None:

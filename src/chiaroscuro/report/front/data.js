@@ -1,5 +1,7 @@
 // The document of the page, its arrays decoded when they are first asked for.
 
+import { own } from "./numbers.js";
+
 const TYPES = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, f32: Float32Array };
 const decoded = new WeakMap();
 
@@ -54,5 +56,5 @@ export function labelOf(run, i) {
 const SPACES = { h: "encoder h", z: "projector z" };
 
 export function spaceName(space) {
-  return SPACES[space] ?? space;
+  return own(SPACES, space) ?? space;
 }

@@ -34,7 +34,7 @@ export function listPage(content, address) {
       return el("th", { scope: "col", "aria-sort": now ? (state.down ? "descending" : "ascending") : "none" },
         el("button.link", { type: "button", on: { click: () => sortBy(key) } }, name, now ? (state.down ? " ↓" : " ↑") : ""));
     }), el("th", { scope: "col" }, "curve"));
-    refill(body, shown.map(row));
+    refill(body, shown.map(drawn));
     const none = content.runs.length ? "No run matches." : "No run is here yet; this list fills itself: chiaro train PRESET --out DIR/one";
     count.textContent = shown.length ? `${shown.length} of ${content.runs.length} runs` : none;
     compare.hidden = picked.size < 2;
@@ -45,6 +45,12 @@ export function listPage(content, address) {
     state.sort = key;
     draw();
   };
+  // a row is drawn again only when its run has changed
+  const rows = new Map();
+  const drawn = (run) => {
+    if (rows.get(run.id)?.run !== run) rows.set(run.id, { run, node: row(run) });
+    return rows.get(run.id).node;
+  };
   const row = (run) => {
     const box = el("input", { type: "checkbox", "aria-label": `Pick ${run.name}` });
     box.checked = picked.has(run.id);
@@ -54,14 +60,15 @@ export function listPage(content, address) {
       draw();
     });
     return el("tr", { "data-run": run.name }, el("td", {}, box),
-      el("th", { scope: "row" }, el("a", { href: address("report", { run: [run.id] }) }, run.name), el("small.about", {}, run.about)),
+      el("th", { scope: "row" }, el("a", { href: address("report", { run: [run.id] }) }, run.name), el("small.about", {}, run.about),
+        run.problem ? el("small.problem", {}, run.problem) : null),
       el("td", {}, el("span.state", { class: `state ${run.state}` }, run.state)),
       el("td", {}, run.epoch === null ? "–" : `${format(run.epoch)} of ${format(run.epochs)}`),
       el("td.loss", {}, format(run.loss)),
       el("td", {}, run.online === null ? "–" : format(100 * run.online)),
       el("td", {}, run.accuracy === null ? "–" : format(100 * run.accuracy)),
       el("td", {}, run.findings === null ? "–" : format(run.findings)),
-      el("td", {}, new Date(1000 * run.changed).toISOString().slice(0, 16).replace("T", " ")),
+      el("td", {}, moment(run.changed)),
       el("td", {}, sparkline(run.curve)));
   };
   const search = el("input", { type: "search", id: "filter", placeholder: "name, objective, encoder…" });
@@ -70,12 +77,24 @@ export function listPage(content, address) {
   const node = el("main", { id: "top" }, el("h1", {}, "Runs"),
     el("p.explain", {}, `Every run in ${content.folder}; the list and its curves grow while training goes on. All times are UTC.`),
     el("div.controls", {}, el("div.choice", {}, el("label", { for: "filter" }, "Filter"), search),
-      choice("State", [["all", "all"], ["training", "training"], ["finished", "finished"], ["stopped", "stopped"]], "all",
+      choice("State", ["all", "starting", "training", "finished", "stopped", "unreadable"].map((name) => [name, name]), "all",
         (value) => { state.only = value; draw(); }), compare),
     count,
     el("div.scroll", { tabindex: "0", role: "region", "aria-label": "Runs" },
       el("table.plain.runs", {}, el("thead", {}, head), body)));
-  return { node, update: (runs) => { content.runs = runs; draw(); } };
+  // {rows: those that changed, gone: identifiers}
+  const update = (news) => {
+    const gone = new Set([...news.gone, ...news.rows.map((run) => run.id)]);
+    content.runs = [...content.runs.filter((run) => !gone.has(run.id)), ...news.rows];
+    for (const id of news.gone) { rows.delete(id); picked.delete(id); }
+    draw();
+  };
+  return { node, update };
+}
+
+function moment(seconds) {
+  const date = new Date(1000 * seconds);
+  return seconds && Number.isFinite(date.getTime()) ? date.toISOString().slice(0, 16).replace("T", " ") : "–";
 }
 
 function order(a, b) {

@@ -93,7 +93,7 @@ function liveCurves(current) {
   events({ run: content.live }, (news) => {
     const { run, parts } = current();
     const mine = news[content.live[content.runs.indexOf(run)]];
-    if (!mine) return;
+    if (!mine?.training) return;
     run.training = mine.training;
     parts.find((part) => part.id === "training")?.refresh();
     if (mine.snapshots > (run.epochs?.length ?? 0)) {

@@ -64,7 +64,8 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
     const chosen = state.selected ? new Set(state.selected) : null;
     for (let i = 0; i < n; i += 1) {
       const value = by.of(i);
-      const colour = by.kind === "classes" ? rgb(category(value)) : scale((value - low) / (high - low || 1));
+      const colour = by.kind === "classes" || !Number.isFinite(value)
+        ? rgb(category(by.kind === "classes" ? value : -1)) : scale((value - low) / (high - low || 1));
       rgba.set(colour, 4 * i);
       rgba[4 * i + 3] = (chosen && !chosen.has(i)) || !visible(i) ? 36 : 220;
       shapes[i] = by.kind === "classes" ? shape(value) : 0;
@@ -335,7 +336,7 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
 }
 
 function spread(values) {
-  const some = Array.from(values).sort((a, b) => a - b);
+  const some = Array.from(values).filter(Number.isFinite).sort((a, b) => a - b);
   const at = (share) => some[Math.floor(share * (some.length - 1))];
   const [low, high] = [at(0.01), at(0.99)];
   return low < high ? [low, high] : extent(some);

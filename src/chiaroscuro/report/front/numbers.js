@@ -6,15 +6,20 @@ export function learn(measures) {
   NAMES = Object.fromEntries(Object.entries(measures ?? {}).map(([name, one]) => [name, [one.label, one.unit ?? ""]]));
 }
 
+// What a table has of its own under a key that may be any text, such as "constructor".
+export function own(table, key) {
+  return Object.hasOwn(table, key) ? table[key] : undefined;
+}
+
 export function measureName(name) {
   const projected = name.startsWith("z_");
-  const known = NAMES[projected ? name.slice(2) : name];
+  const known = own(NAMES, projected ? name.slice(2) : name);
   const text = known ? known[0] : name.replaceAll("_", " ");
   return projected ? `${text} of z` : text;
 }
 
 export function unit(name) {
-  const known = NAMES[name.startsWith("z_") ? name.slice(2) : name];
+  const known = own(NAMES, name.startsWith("z_") ? name.slice(2) : name);
   if (known) return known[1];
   return /accuracy|^knn|^linear|zero_shot|top_|recall/.test(name) ? "%" : "";
 }

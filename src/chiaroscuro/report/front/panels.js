@@ -3,7 +3,7 @@
 import { copyable, el } from "./dom.js";
 import { array, spaceName } from "./data.js";
 import { bars, heat, lines, plane } from "./charts.js";
-import { format, measureName, unit } from "./numbers.js";
+import { format, measureName, own, unit } from "./numbers.js";
 import { category } from "./palette.js";
 import { columns, empty, panel, section } from "./panel.js";
 
@@ -146,7 +146,7 @@ export function viewsSection(run) {
     : [empty("Two views of each sample are needed. Training with snapshots leaves them:", "chiaro train PRESET --out RUN")];
   const factors = run.factors;
   const table = factors
-    ? heat(factors.targets, factors.layers.map((name) => ({ h: "encoder h", z: "projector z" })[name] ?? name), factors.shares,
+    ? heat(factors.targets, factors.layers.map(spaceName), factors.shares,
       { corner: "R²", text: (v) => (v === null ? "–" : v <= 0.005 ? "0" : format(v, 2)) })
     : empty("No labels or factors are in the embeddings, so nothing can be read out of the layers. Embed data that have them:",
       "chiaro embed RUN --data digits --out FILE.npz");
@@ -186,7 +186,7 @@ export function labsSection(run) {
       el("th", { scope: "row" }, String(claim.id ?? "")),
       el("td", {}, String(claim.statement ?? "")),
       el("td", {}, show(claim.paper)), el("td", {}, show(claim.ours)),
-      el("td", { class: `claim ${claim.verdict in VERDICTS ? claim.verdict : ""}` }, VERDICTS[claim.verdict] ?? String(claim.verdict))));
+      el("td", { class: `claim ${own(VERDICTS, claim.verdict) ? claim.verdict : ""}` }, own(VERDICTS, claim.verdict) ?? String(claim.verdict))));
     const head = ["claim", "statement", "predicted", "observed", "verdict"].map((name) => el("th", { scope: "col" }, name));
     const picture = lab.figure ? el("img.figure", { src: lab.figure, alt: `Figure of ${lab.lab}: predicted against observed` }) : null;
     return panel(`${lab.lab}`, `${intro} Scale ${lab.scale}.`, String(lab.paper ?? ""), picture,
