@@ -42,8 +42,9 @@ TRAINING = """
 import sys
 from chiaroscuro.engine import read_settings, train
 from chiaroscuro.engine.snapshots import snapshots
-small = ["network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "epochs=100000", "saving.record=1",
-         "data.source=digits(size=16, renderings=(1, 1), test=0.8)", "batch=64", "seed=3"]
+small = ["network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "epochs=100000",
+         "saving.record=1", "data.source=digits(size=16, renderings=(1, 1), test=0.8)",
+         "batch=64", "seed=3"]
 train(read_settings("digits", small), sys.argv[1], [snapshots(rows=200, every=50)])
 """
 

@@ -225,23 +225,23 @@ class _Watch:
         self.listing = listing
         self._looking, self._reading = asyncio.Lock(), asyncio.Lock()
         self._seen: Seen | None = None
-        self._next = 0.0
-        self._pause = EVERY
+        self._began = self._next = 0.0
         self._news: dict[Path, tuple[Any, dict[str, Any]]] = {}
 
     async def look(self, fresh: bool = False) -> Seen:
         """Return what the last look saw, after a new one if it is time for one.
 
         Args:
-            fresh: look again although it is not time, unless that was less than `EVERY` ago.
+            fresh: look again although it is not time, unless a look began since this was called.
         """
+        asked = time.monotonic()
         async with self._looking:
             now = time.monotonic()
-            due = self._next - (self._pause - EVERY if fresh else 0.0)
-            if self._seen is None or now >= due:
+            if self._seen is None or now >= self._next or (fresh and self._began < asked):
+                self._began = now
                 self._seen = await asyncio.to_thread(self.listing.look)
-                self._pause = min(max(EVERY, IDLE * (time.monotonic() - now)), LONGEST)
-                self._next = time.monotonic() + self._pause
+                took = time.monotonic() - now
+                self._next = now + took + min(max(EVERY, IDLE * took), LONGEST)
             return self._seen
 
     async def news(self, path: Path, mark: Any) -> dict[str, Any]:
