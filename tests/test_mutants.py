@@ -16,7 +16,7 @@ from oracles import closed, naive
 from tolerances import close, loosened
 from zoo import pair
 
-KERNELS = {"cosine": cs.Cosine, "distance": cs.Laplace}
+KERNELS = {"cosine": cs.Cosine, "distance": cs.Laplace, "heavy tail": cs.Cauchy}
 
 
 class Right:
@@ -27,9 +27,12 @@ class Right:
         z, candidates = torch.cat([z1, z2]), self.gathered(torch.cat([z1, z2]))
         if kernel == "cosine":
             similarity = self.unit(z) @ self.unit(candidates).T
-        else:
+        elif kernel == "distance":
             similarity = -self.distance(z, candidates)
-        log_k = self.sign() * self.tempered(similarity, tau)
+        else:
+            similarity = (z[:, None] - candidates).square().sum(-1)
+        log_k = self.tempered(similarity, tau)
+        log_k = self.sign() * (-self.tail(log_k) if kernel == "heavy tail" else log_k)
         attract = log_k.gather(1, self.partner(n)[:, None]).squeeze(1)
         repel = self.log_sum_exp(log_k.masked_fill(self.excluded(n), -torch.inf))
         return self.mean(repel - attract)
@@ -47,6 +50,9 @@ class Right:
 
     def sign(self):
         return 1
+
+    def tail(self, x):
+        return torch.log1p(x)
 
     def tempered(self, similarity, tau):
         return similarity / tau
@@ -97,6 +103,11 @@ class TauSquared(Right):
         return similarity / tau**2
 
 
+class TailOfTheDistance(Right):
+    def tail(self, x):
+        return torch.log1p(x.sqrt())
+
+
 class OneViewOnly(Right):
     def mean(self, losses):
         return losses[: len(losses) // 2].mean()
@@ -135,8 +146,8 @@ class GatherWithoutItsGradient(Right):
 
 MUTANTS = [
     SelfIncluded, PositiveLeftOut, WrongPartner, SignFlipped, TauMultiplied, TauSquared,
-    OneViewOnly, MeanForSum, SumForMean, NoNormalisation, DiagonalMaskedAfterThePower,
-    MaximumNotSubtracted, GatherWithoutItsGradient,
+    TailOfTheDistance, OneViewOnly, MeanForSum, SumForMean, NoNormalisation,
+    DiagonalMaskedAfterThePower, MaximumNotSubtracted, GatherWithoutItsGradient,
 ]  # fmt: skip
 
 
@@ -298,6 +309,18 @@ def plant_near_pairs_without_gradient(patch):
 def plant_partners_shifted(patch):
     paired = Inner.paired
     patch.setattr(Inner, "paired", lambda self, i, j: paired(self, i, j).roll(1))
+
+
+def plant_slope_of_another_formula(patch):
+    patch.setattr(cs.Cauchy, "slope", lambda self, x: -1 / (2 + x))
+
+
+def plant_slope_forgotten(patch):
+    patch.setattr(cs.Cauchy, "slope", lambda self, x: torch.ones_like(x))
+
+
+def plant_tail_without_its_one(patch):
+    patch.setattr(cs.Cauchy, "profile", lambda self, x: -torch.log(x + 0.5))
 
 
 PLANTED = {name[6:]: f for name, f in dict(globals()).items() if name.startswith("plant_")}

@@ -15,7 +15,7 @@ import chiaroscuro.pairwise.logsumexp as tiles
 from chiaroscuro.pairwise import Layout, dense
 from oracles import naive
 from tolerances import close
-from zoo import ANCHORS, KERNELS, NEGATIVES, D, double, pair
+from zoo import ANCHORS, BATCH_NEGATIVES, KERNELS, NEGATIVES, D, double, pair
 
 KEPT = {"TILE_KEPT": 3, "KEPT": 1 << 30, "SMALL": 0}
 RECOMPUTED = {"TILE": 3, "TILE_OF_DIFFERENCES": 2, "KEPT": 0, "SMALL": 0}
@@ -30,12 +30,14 @@ PATHS = {
 DOUBLES = {name: double(kernel) for name, kernel in KERNELS.items()}
 every_kernel = pytest.mark.parametrize("name", KERNELS, ids=str)
 N, QUEUE = 4, 3
-CHOICES = [(negatives, anchors, "none") for negatives in NEGATIVES for anchors in ANCHORS]
+CHOICES = [(negatives, anchors, "none") for negatives in BATCH_NEGATIVES for anchors in ANCHORS]
 CHOICES += [
     ("AllButSelf", "both", "constant"),
     ("AllButPair", "both", "trained"),
     ("OtherView", "first", "trained"),
     ("SameView", "first", "constant"),
+    ("OnlyPositive", "both", "trained"),
+    ("OnlyPositive", "first", "constant"),
 ]
 
 
@@ -178,7 +180,7 @@ def test_tiles_visit_each_anchor_and_candidate_exactly_once(layout, size):
 # ---- windows ----
 
 
-@pytest.mark.parametrize("negatives", NEGATIVES)
+@pytest.mark.parametrize("negatives", BATCH_NEGATIVES)
 @pytest.mark.parametrize("cuts", [(0, 2, 4), (0, 1, 1, 3, 4)], ids=str)
 def test_windows_add_up_to_the_whole(negatives, cuts, path):
     """Each rank takes its own anchors against everyone: values and gradients must add up."""
@@ -334,7 +336,7 @@ def test_a_candidate_far_ahead_has_weight_1(kernel, size):
 
 
 @pytest.mark.parametrize("tau", [1e-4, 1e-2])
-@pytest.mark.parametrize("negatives", NEGATIVES)
+@pytest.mark.parametrize("negatives", BATCH_NEGATIVES)
 def test_a_maximum_that_moves_from_tile_to_tile(tau, negatives, monkeypatch):
     """Logits of size 1/tau overflow unless each tile's maximum rescales what came before."""
     take(monkeypatch, "recomputed, maximum tracked")

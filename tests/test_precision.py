@@ -148,6 +148,10 @@ FAMILIES = {
     "Exponential(.5) per dimension": lambda tau: cs.Exponential(0.5, [tau, 1.3 * tau] * 4),
     "Cosine per dimension": lambda tau: cs.Cosine([tau, 2 * tau] * 4),
     "Dot": cs.Dot,
+    "Cauchy": cs.Cauchy,
+    "StudentT": lambda tau: cs.StudentT(3.0, tau),
+    "Cauchy per dimension": lambda tau: cs.Cauchy([tau, 2 * tau] * 4),
+    "Sum with Cauchy": lambda tau: cs.Sum(cs.Cauchy(tau), cs.Laplace(tau)),
 }
 KINDS = ["random", "paired", "duplicates", "spread 1e-3", "spread 1e-6", "clustered",
          "tight clusters"]  # fmt: skip

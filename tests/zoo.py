@@ -1,53 +1,100 @@
-"""One or more instances of every kernel, negatives and objective: the laws run over all of them.
+"""Instances of every exported kernel, negatives and objective: the laws run over all of them.
+
+They are made from the signatures of the exported classes, so that a new class needs no line here;
+what is listed by hand comes on top.
 
 Dimension 4 throughout, so that a concatenation can hold a concatenation.
 """
 
 import copy
+import inspect
+import typing
 
 import torch
 
 import chiaroscuro as cs
 
-__all__ = ["ANCHORS", "KERNELS", "NEGATIVES", "OBJECTIVES", "D", "call", "double", "labels", "pair"]
+__all__ = [
+    "ANCHORS",
+    "BATCH_NEGATIVES",
+    "KERNELS",
+    "NEGATIVES",
+    "OBJECTIVES",
+    "D",
+    "call",
+    "double",
+    "exported",
+    "instances",
+    "labels",
+    "pair",
+]
 
 D = 4
 """The dimension that every instance accepts."""
 
 PER_DIMENSION = [1.0, 0.7, 0.4, 1.5]
 ANCHORS = ("both", "first")
-NEGATIVES = {
-    type(x).__name__: x
-    for x in (cs.AllButSelf(), cs.AllButPair(), cs.OtherView(), cs.SameView(), cs.OnlyPositive())
-}
 
-_LEAVES = [
-    cs.Cosine(tau=0.5),
+
+def instances(cls):
+    """Objects of an exported class, made from the types of its parameters alone.
+
+    One for each value of each parameter, the others at their first: so a class that is exported is
+    under all laws at once. A parameter of a type that is not here needs a default.
+    """
+    signature, hints = inspect.signature(cls), typing.get_type_hints(cls.__init__)
+    choices = {p.name: values(cls, p, hints.get(p.name)) for p in signature.parameters.values()}
+    first = {name: some[0] for name, some in choices.items()}
+    varied = [{**first, name: value} for name, some in choices.items() for value in some[1:]]
+    return [made(cls, signature, arguments) for arguments in (first, *varied)]
+
+
+def values(cls, parameter, hint):
+    """What a parameter may be, its default first."""
+    default = [] if parameter.default is parameter.empty else [parameter.default]
+    kinds = {hint, *typing.get_args(hint)}
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        many = {"kernels": (cs.Gaussian(tau=0.5), cs.Laplace(tau=0.5))}
+        many["members"] = ((0.8, cs.InfoNCE(cs.Laplace(tau=0.5))), (0.2, cs.VICReg()))
+        return [many[parameter.name]]
+    if parameter.name == "tau":
+        learnt = [cs.Learnable(0.3, least=0.05), cs.Learnable(PER_DIMENSION)]
+        return [0.5, PER_DIMENSION, *learnt] if issubclass(cls, cs.Kernel) else [0.5]
+    if not default and hint is float:
+        return [0.5, 1.5, 2.0, 3.0]
+    if cs.Kernel in kinds:
+        return [*default, cs.Laplace(tau=0.5), cs.Dot(tau=cs.Learnable(0.8))][-2:]
+    if cs.Objective in kinds:
+        return [*default, cs.InfoNCE(cs.Laplace(tau=0.5))]
+    if not default and hint is int:
+        return [{"start": 1, "stop": 3}.get(parameter.name, 2)]
+    if hint is float and isinstance(parameter.default, float):
+        return [parameter.default, 2 * parameter.default + 1]
+    if hint is bool:
+        return [parameter.default, not parameter.default]
+    assert default, f"`{cls.__name__}({parameter.name}: {hint})` needs a default, or a line here"
+    return default
+
+
+def made(cls, signature, arguments):
+    """The object of these arguments."""
+    many = [p.name for p in signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
+    named = {name: value for name, value in arguments.items() if name not in many}
+    return cls(*(item for name in many for item in arguments[name]), **named)
+
+
+def exported(base):
+    """Every finished class of a kind that the package exports."""
+    return [cls for cls in cs.NAMES.values() if issubclass(cls, base)]
+
+
+_FURTHER = [  # small temperatures, and powers of their own
     cs.Cosine(tau=0.07),
-    cs.Cosine(tau=PER_DIMENSION),
-    cs.Cosine(tau=cs.Learnable(0.2)),
-    cs.Cosine(tau=cs.Learnable(PER_DIMENSION, least=0.01)),
-    cs.Dot(tau=1.0),
-    cs.Dot(tau=PER_DIMENSION),
-    cs.Dot(tau=cs.Learnable(0.8)),
-    cs.Gaussian(tau=0.5),
-    cs.Gaussian(tau=PER_DIMENSION),
-    cs.Gaussian(tau=cs.Learnable(0.3, least=0.05)),
-    cs.Gaussian(tau=cs.Learnable(PER_DIMENSION)),
-    cs.Laplace(tau=0.5),
-    cs.Laplace(tau=PER_DIMENSION),
-    cs.Laplace(tau=cs.Learnable(0.6)),
-    cs.Exponential(gamma=0.5, tau=0.5),
     cs.Exponential(gamma=1.5, tau=PER_DIMENSION),
-    cs.Exponential(gamma=2, tau=1.0),
-    cs.Exponential(gamma=3, tau=2.0),
-    cs.Exponential(gamma=0.5, tau=cs.Learnable(PER_DIMENSION)),
-    cs.Lp(p=0.5, tau=1.0),
     cs.Lp(p=1, tau=PER_DIMENSION),
-    cs.Lp(p=2, tau=0.7),
-    cs.Lp(p=3, tau=2.0),
     cs.Lp(p=1.5, tau=cs.Learnable(0.9)),
     cs.Lp(p=3, tau=cs.Learnable(PER_DIMENSION)),
+    cs.StudentT(nu=3.0, tau=PER_DIMENSION),
 ]
 _MIXTURES = [
     cs.Sum(cs.Laplace(tau=0.5)),
@@ -70,7 +117,16 @@ _MIXTURES = [
         cs.Concat(cs.Laplace(tau=1.0), cs.Dot(tau=2.0)),
     ),
 ]
-KERNELS = {repr(kernel): kernel for kernel in _LEAVES + _MIXTURES}
+_MIXED = [
+    cs.Sum(cs.Cauchy(tau=0.5), cs.Gaussian(tau=0.5), cs.Laplace(tau=cs.Learnable(0.5))),
+    cs.Concat(cs.StudentT(nu=2.0, tau=cs.Learnable(0.5)), cs.Cauchy(tau=[0.5, 1.0])),
+]
+_GENERATED = [kernel for cls in exported(cs.Kernel) for kernel in instances(cls)]
+KERNELS = {repr(kernel): kernel for kernel in _GENERATED + _FURTHER + _MIXTURES + _MIXED}
+
+NEGATIVES = {cls.__name__: cls() for cls in exported(cs.pairwise.Negatives)}
+BATCH_NEGATIVES = {name: x for name, x in NEGATIVES.items() if x.own_view or x.other_view}
+"""Those that take a negative from the batch, and need no queue."""
 
 _OBJECTIVES = [
     cs.InfoNCE(),
@@ -100,6 +156,7 @@ _OBJECTIVES = [
     cs.Weighted((0.8, cs.InfoNCE(cs.Laplace(tau=0.5))), (0.2, cs.InfoNCE(cs.Gaussian(tau=0.5)))),
     cs.Weighted((1.0, cs.VICReg()), (0.5, cs.OnDims(cs.BarlowTwins(), 0, 2))),
 ]
+_OBJECTIVES += [objective for cls in exported(cs.Objective) for objective in instances(cls)]
 OBJECTIVES = {repr(objective): objective for objective in _OBJECTIVES}
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from chiaroscuro.kernels import (
         Adaptive,
         Balanced,
+        Cauchy,
         Concat,
         Cosine,
         Dot,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         Laplace,
         Learnable,
         Lp,
+        StudentT,
         Sum,
     )
     from chiaroscuro.objectives import (
@@ -78,6 +80,7 @@ __all__ = [
     "AllButSelf",
     "Balanced",
     "BarlowTwins",
+    "Cauchy",
     "ChiaroError",
     "Concat",
     "ContrastiveEmbedding",
@@ -100,6 +103,7 @@ __all__ = [
     "Run",
     "SameView",
     "SpectralContrastive",
+    "StudentT",
     "Sum",
     "SupCon",
     "VICReg",
@@ -128,7 +132,8 @@ __all__ = [
 _HOME = {
     "errors": "ChiaroError InputError",
     "kernels": (
-        "Kernel Learnable Adaptive Balanced Cosine Dot Gaussian Laplace Exponential Lp Sum Concat"
+        "Kernel Learnable Adaptive Balanced Cosine Dot Gaussian Laplace Exponential Lp Cauchy "
+        "StudentT Sum Concat"
     ),
     "pairwise": "AllButSelf AllButPair OtherView SameView OnlyPositive",
     "objectives": (

@@ -9,18 +9,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import is_fake
 
 from chiaroscuro.errors import need
 
 __all__ = [
     "NEAR",
     "full_precision",
+    "locate_non_finite",
     "paired_power",
     "paired_squared",
     "power",
     "power_sums",
+    "readable",
     "require_finite",
     "squared_distances",
+    "transformed",
     "unit",
     "wide",
 ]
@@ -40,35 +44,77 @@ def wide(z: Tensor) -> Tensor:
     return z if z.dtype in (torch.float32, torch.float64) else z.float()
 
 
-def full_precision(device: torch.device) -> AbstractContextManager[None]:
+def readable(*tensors: Tensor) -> bool:
+    """Whether Python may read numbers of the tensors in passing.
+
+    On an accelerator that would wait for the device; inside `torch.compile` it would break the
+    graph, and inside `torch.func` and on `meta` there is nothing to read. What looks at numbers to
+    choose a faster way or to raise an error does so only here.
+
+    Example:
+        >>> readable(torch.zeros(2)), readable(torch.zeros(2, device="meta"))
+        (True, False)
+    """
+    return not transformed() and all(x.device.type == "cpu" and not is_fake(x) for x in tensors)
+
+
+def transformed() -> bool:
+    """Whether `torch.compile` or `torch.func` is tracing: a hand-written gradient cannot follow."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[Any]:
     """No autocast and no reduced-precision products inside: logits are divided by tau."""
-    cuda = device.type == "cuda"
-    if device.type == "meta" or not (cuda or torch.is_autocast_enabled(device.type)):
+    if torch.compiler.is_compiling():
+        return torch.autocast(device.type, enabled=False)
+    if device.type == "meta":
         return nullcontext()
-    return _exactly(device)
+    products = _products(device)
+    reduced = products is not None and products.fp32_precision not in ("none", "ieee")
+    if not reduced and not torch.is_autocast_enabled(device.type):
+        return nullcontext()
+    return _exactly(device, products if reduced else None)
+
+
+def _products(device: torch.device) -> Any:
+    """Where torch keeps the precision of matrix products, by the kind of device."""
+    if device.type == "cuda":
+        return torch.backends.cuda.matmul
+    return getattr(torch.backends.mkldnn, "matmul", None) if device.type == "cpu" else None
 
 
 @contextmanager
-def _exactly(device: torch.device) -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
+def _exactly(device: torch.device, products: Any) -> Iterator[None]:
+    before = None if products is None else products.fp32_precision
     with torch.autocast(device.type, enabled=False):
         try:
-            torch.set_float32_matmul_precision("highest")
+            if products is not None:
+                products.fp32_precision = "ieee"
             yield
         finally:
-            torch.set_float32_matmul_precision(before)
+            if products is not None:
+                products.fp32_precision = before
 
 
 def require_finite(call: str, **embeddings: Tensor | None) -> None:
     """Refuse NaN and infinity, naming the tensor and the first row that has one.
 
     The sum of squares decides for all rows at once; only if it is not finite are they searched
-    (and acquitted, where finite numbers merely added up to more than the format holds).
+    (and acquitted, where finite numbers merely added up to more than the format holds). Where the
+    numbers are not `readable` nothing is refused here: NaN reaches the loss.
     """
     given = {name: z.detach() for name, z in embeddings.items() if z is not None and z.numel()}
-    totals = [z.flatten().dot(z.flatten()) for z in given.values()]
-    if all(total.device.type == "meta" or math.isfinite(total) for total in totals):
+    if not readable(*given.values()):
         return
+    totals = [z.flatten().dot(z.flatten()) for z in given.values()]
+    if all(math.isfinite(total) for total in totals):
+        return
+    locate_non_finite(call, **given)
+
+
+def locate_non_finite(call: str, **embeddings: Tensor) -> None:
+    """Refuse NaN and infinity, row by row and on any device: it waits for the numbers."""
+    given = embeddings
     for name, z in given.items():
         bad = (~torch.isfinite(z).all(dim=1)).nonzero().flatten()
         need(
@@ -85,7 +131,7 @@ def require_finite(call: str, **embeddings: Tensor | None) -> None:
 def _unit(z: Tensor) -> tuple[Tensor, Tensor]:
     """Unit rows and the reciprocals of their norms (zero for a zero row)."""
     norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
-    if not torch.is_grad_enabled() and norm.numel() and norm.device.type != "meta":
+    if not torch.is_grad_enabled() and norm.numel() and readable(norm):
         least, most = (x.item() for x in norm.aminmax())
         if least > 1e-15 and most < 1e15:  # neither a square nor its sum was lost
             return z / norm, norm.reciprocal_()
@@ -125,7 +171,7 @@ def unit(z: Tensor) -> Tensor:
                 [0.0000, 0.0000],
                 [0.6000, 0.8000]])
     """
-    return _Unit.apply(z)
+    return _unit(z)[0] if transformed() else _Unit.apply(z)
 
 
 def power(t: Tensor, q: float) -> Tensor:
@@ -156,12 +202,17 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 
     Far pairs use the expansion |a|^2 + |b|^2 - 2 a.b (one matrix product) around the common mean;
     pairs closer than `NEAR` are recomputed from their differences, so equal rows give exactly 0.
+    Where numbers are not `readable` nobody can ask which pairs are near: there the expansion is
+    taken in float64, and what it leaves below its own rounding is 0 (on MPS, which has no float64,
+    near pairs keep fewer digits).
 
     Example:
         >>> squared_distances(torch.tensor([[1e4, 1.0]]), torch.tensor([[1e4, 1.0], [1e4, 3.0]]))
         tensor([[0., 4.]])
     """
     centre = b.detach().mean(dim=0) if len(b) else 0.0
+    if not readable(a, b):
+        return _squared_in_double(a, b, centre)
     a0, b0 = a - centre, b - centre
     sizes = a0.square().sum(dim=1)[:, None] + b0.square().sum(dim=1)
     t = sizes - 2 * a0 @ b0.T
@@ -170,6 +221,17 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
         return t
     chunks = zip(i.split(_PAIRS_AT_ONCE), j.split(_PAIRS_AT_ONCE), strict=True)
     return t.index_put((i, j), torch.cat([paired_squared(a[k], b[m]) for k, m in chunks]))
+
+
+def _squared_in_double(a: Tensor, b: Tensor, centre: Tensor | float) -> Tensor:
+    exact = torch.float32 if a.device.type == "mps" else torch.float64
+    a0, b0 = a.to(exact) - centre, b.to(exact) - centre
+    size_a, size_b = a0.square().sum(dim=1, keepdim=True), b0.square().sum(dim=1, keepdim=True)
+    left = torch.cat([a0 * -2, size_a, torch.ones_like(size_a)], dim=1)
+    t = left @ torch.cat([b0, torch.ones_like(size_b), size_b], dim=1).T
+    rounding = 32 * torch.finfo(exact).eps
+    equal = t.detach() <= rounding * (size_a.detach() + size_b.detach().T)
+    return t.masked_fill(equal, 0.0).to(a.dtype)
 
 
 def power_sums(a: Tensor, b: Tensor, p: float) -> Tensor:

@@ -12,12 +12,12 @@ import inspect
 import itertools
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from chiaroscuro.errors import ChiaroError, SpecError
 
-__all__ = ["notation", "parse", "parts", "same"]
+__all__ = ["notation", "parse", "parts", "same", "say_parameters"]
 
 MAX_CHARS = 100_000
 MAX_DEPTH = 50
@@ -57,6 +57,23 @@ _CONSTRUCTS: dict[type[ast.AST], str] = {
     ast.Call: "a call of something other than a name",
     ast.Await: "an await",
 }
+
+
+_ALIASES = {
+    "tau": "temperature temp t T Tau bandwidth length_scale lengthscale softmax_temperature",
+    "nu": "df degrees_of_freedom alpha",
+    "gamma": "power exponent beta",
+    "p": "power exponent norm",
+    "kernel": "similarity distance metric similarity_fn",
+    "negatives": "negative candidates negative_mode",
+    "redundancy": "lambda_param lambd lmbda lambda_ lamb",
+    "invariance": "sim_coeff lambda_param sim_loss_weight",
+    "variance": "std_coeff mu_param var_loss_weight",
+    "covariance": "cov_coeff nu_param cov_loss_weight",
+}
+"""Parameters and what other libraries and papers call them."""
+_SCALES = {"scale", "s", "logit_scale", "beta", "inv_tau", "inverse_temperature"}
+"""Factors that multiply, where tau divides."""
 
 
 # ---- writing ----
@@ -382,23 +399,64 @@ class _Reader:
 
 
 def _check(name: str, signature: inspect.Signature, arguments: list, keywords: dict) -> None:
-    parameters = signature.parameters.values()
+    parameters = list(signature.parameters.values())
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    listed = ", ".join(f"`{'*' * (p.kind is p.VAR_POSITIONAL)}{p.name}`" for p in parameters)
-    takes = f"it takes {listed}" if listed else "it takes none"
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         for keyword in keywords:
             if keyword not in known:
-                raise SpecError(
-                    f"`{name}` has no parameter `{_short(keyword)}`; {takes}"
-                    f"{_nearest(keyword, known)}"
-                )
+                raise SpecError(_unknown(name, keyword, parameters, keywords[keyword]))
     try:
         signature.bind(*arguments, **keywords)
     except TypeError as error:
         raise SpecError(
-            f"`{name}` with {len(arguments) + len(keywords)} arguments: {error}; {takes}."
+            f"`{name}` with {len(arguments) + len(keywords)} arguments: {error}; "
+            f"{_takes(parameters)}."
         ) from None
+
+
+def say_parameters(cls: type) -> None:
+    """Let the constructor of a class refuse a parameter it does not have in one sentence.
+
+    The sentence names the parameter that is meant, also where another library calls it otherwise
+    (`temperature` for `tau`). The signature stays as it is.
+    """
+    if "__init__" not in vars(cls):
+        return
+    init = vars(cls)["__init__"]
+    parameters = list(inspect.signature(init).parameters.values())[1:]
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+
+    @functools.wraps(init)
+    def checked(self: Any, *arguments: Any, **keywords: Any) -> None:
+        for name in keywords:
+            if name not in known:
+                raise SpecError(_unknown(cls.__name__, name, parameters, keywords[name]))
+        init(self, *arguments, **keywords)
+
+    cls.__init__ = checked
+
+
+def _takes(parameters: Iterable[inspect.Parameter]) -> str:
+    listed = ", ".join(f"`{'*' * (p.kind is p.VAR_POSITIONAL)}{p.name}`" for p in parameters)
+    return f"it takes {listed}" if listed else "it takes none"
+
+
+def _unknown(call: str, name: str, parameters: list[inspect.Parameter], value: object) -> str:
+    """The sentence about a parameter that a constructor does not have."""
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    says = f"`{call}` has no parameter `{_short(name)}`; {_takes(parameters)}"
+    meant = {ours for ours, theirs in _ALIASES.items() if name in theirs.split()}
+    shown = f"={value!r}" if isinstance(value, int | float) else ""
+    if "tau" in known and name in _SCALES:
+        return f"{says}. `tau` divides: pass `tau=1/{name}`."
+    if "tau" in known and name in ("sigma", "std"):
+        return f"{says}. `tau` is a variance: pass `tau={name}**2`."
+    for ours in known:
+        if ours in meant:
+            return f"{says}. It is called `{ours}` here: `{call}({ours}{shown})`."
+    if "tau" in meant and "kernel" in known:
+        return f"{says}. The temperature is the kernel's `tau`: `{call}(Cosine(tau{shown}))`."
+    return says + _nearest(name, known)
 
 
 def _nearest(name: str, known: Mapping[str, Any] | list[str]) -> str:

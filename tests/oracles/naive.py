@@ -45,6 +45,10 @@ def log_k(kernel, z: Tensor, w: Tensor) -> Tensor:
         return -raised(norm((z - w) / tau ** (1 / kernel.gamma)), kernel.gamma)
     if name == "Lp":
         return -(raised((z - w).abs(), kernel.p) / tau).sum(-1)
+    if name == "Cauchy":
+        return -torch.log(1 + ((z - w) ** 2 / tau).sum(-1))
+    if name == "StudentT":
+        return -(kernel.nu + 1) / 2 * torch.log(1 + ((z - w) ** 2 / (kernel.nu * tau)).sum(-1))
     raise NotImplementedError(f"no transcription of {name}: add its formula here")
 
 

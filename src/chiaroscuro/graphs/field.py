@@ -163,9 +163,7 @@ def _across(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _sums(kernel: Kernel, z: Tensor, layout: Layout) -> Tensor:
-    parts = kernel.parts(z.shape[1])
-    _, sums, _ = log_sum_exp(parts, [part.features(z) for part in parts], layout)
-    return sums[0]
+    return log_sum_exp(kernel, z, layout)[1][0]
 
 
 def _check(call: str, graph: Graph, z: Tensor) -> None:

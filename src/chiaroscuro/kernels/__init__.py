@@ -2,6 +2,7 @@
 
 from chiaroscuro.kernels.adaptive import Adaptive
 from chiaroscuro.kernels.balanced import Balanced
+from chiaroscuro.kernels.cauchy import Cauchy
 from chiaroscuro.kernels.concat import Concat
 from chiaroscuro.kernels.cosine import Cosine
 from chiaroscuro.kernels.dot import Dot
@@ -10,12 +11,14 @@ from chiaroscuro.kernels.gaussian import Gaussian
 from chiaroscuro.kernels.kernel import Kernel, Leaf, Part
 from chiaroscuro.kernels.laplace import Laplace
 from chiaroscuro.kernels.lp import Lp
+from chiaroscuro.kernels.student_t import StudentT
 from chiaroscuro.kernels.sum import Sum
 from chiaroscuro.kernels.temperature import Learnable
 
 __all__ = [
     "Adaptive",
     "Balanced",
+    "Cauchy",
     "Concat",
     "Cosine",
     "Dot",
@@ -27,5 +30,6 @@ __all__ = [
     "Learnable",
     "Lp",
     "Part",
+    "StudentT",
     "Sum",
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from chiaroscuro.errors import need
-from chiaroscuro.kernels.kernel import Kernel, Part
+from chiaroscuro.kernels.kernel import Kernel, Part, by_parts, paired_by_parts
 
 __all__ = ["Concat"]
 
@@ -52,6 +54,13 @@ class Concat(Kernel):
         self.stationary = first.stationary and second.stationary
         self.positive_definite = first.positive_definite and second.positive_definite
 
+    def log(self, z: Tensor, w: Tensor) -> Tensor:
+        return by_parts(self, z, w)
+
+    def log_paired(self, z: Tensor, w: Tensor) -> Tensor:
+        """log k(z_i, w_i) row by row."""
+        return paired_by_parts(self, z, w)
+
     def parts(self, d: int) -> list[Part]:
         need(
             d % 2 == 0 and d > 0,
@@ -62,7 +71,7 @@ class Concat(Kernel):
         )
         h = d // 2
         return [
-            Part(part.leaf, part.start + offset, part.stop + offset, part.weight)
+            Part(part.kernel, part.start + offset, part.stop + offset, part.weight)
             for offset, kernel in ((0, self.first), (h, self.second))
             for part in kernel.parts(h)
         ]

@@ -40,6 +40,15 @@ class Exponential(Leaf):
 
     def __init__(self, gamma: float, tau: Tau = 0.5):
         super().__init__(tau)
-        self.gamma = self.degree = number("Exponential", "gamma", gamma, above=True)
-        self.exponent = self.gamma / 2
+        self.gamma = number("Exponential", "gamma", gamma, above=True)
         self.positive_definite = self.strictly = self.gamma <= 2
+
+    @property
+    def exponent(self) -> float:  # type: ignore[override]
+        """Of the squared distance: gamma / 2."""
+        return self.gamma / 2
+
+    @property
+    def degree(self) -> float:
+        """Of the distance: gamma."""
+        return self.gamma

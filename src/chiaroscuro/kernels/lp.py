@@ -41,6 +41,10 @@ class Lp(Leaf):
 
     def __init__(self, p: float, tau: Tau = 1.0):
         super().__init__(tau)
-        self.p = self.degree = number("Lp", "p", p, above=True)
-        self.statistic = "squared" if self.p == 2 else "power"
+        self.p = number("Lp", "p", p, above=True)
         self.positive_definite = self.strictly = self.p <= 2
+
+    @property
+    def statistic(self) -> str:
+        """p = 2 has a matrix product; the other powers need every difference."""
+        return "squared" if self.p == 2 else "power"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from chiaroscuro.errors import need, number
-from chiaroscuro.kernels.kernel import Kernel, Part
+from chiaroscuro.kernels.kernel import Kernel, Part, by_parts, paired_by_parts
 
 __all__ = ["Sum"]
 
@@ -58,10 +60,17 @@ class Sum(Kernel):
         self.positive_definite = all(k.positive_definite for k in kernels)
         self.strictly = self.positive_definite and any(k.strictly for k in kernels)
 
+    def log(self, z: Tensor, w: Tensor) -> Tensor:
+        return by_parts(self, z, w)
+
+    def log_paired(self, z: Tensor, w: Tensor) -> Tensor:
+        """log k(z_i, w_i) row by row."""
+        return paired_by_parts(self, z, w)
+
     def parts(self, d: int) -> list[Part]:
         weights = self.weights or (1.0,) * len(self.kernels)
         return [
-            Part(part.leaf, part.start, part.stop, weight * part.weight)
+            Part(part.kernel, part.start, part.stop, weight * part.weight)
             for weight, kernel in zip(weights, self.kernels, strict=True)
             for part in kernel.parts(d)
         ]

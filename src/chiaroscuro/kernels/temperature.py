@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.errors import need, number
+from chiaroscuro.numerics import readable
 from chiaroscuro.spec import notation, same
 
 __all__ = ["Learnable", "Tau", "Temperature", "checked", "checked_pairs", "rate_and_scale"]
@@ -18,7 +19,7 @@ SMALLEST, LARGEST = 1e-30, 1e30
 """Temperatures whose reciprocal still leaves room in float32."""
 
 
-class Temperature(nn.Module):
+class Temperature(nn.Module, ABC):
     """A temperature that changes while training goes on (abstract)."""
 
     init: float | tuple[float, ...]
@@ -99,7 +100,11 @@ class Learnable(Temperature):
     def value(self) -> Tensor:
         """The temperature now, as a tensor that carries the gradient."""
         wide = torch.float32 if self.log_ratio.device.type == "mps" else torch.float64
-        init = torch.tensor(self.init, dtype=wide, device=self.log_ratio.device)
+        init: float | Tensor = (
+            self.init
+            if isinstance(self.init, float)
+            else (torch.tensor(self.init, dtype=wide).to(self.log_ratio.device, non_blocking=True))
+        )
         return self.least + (init - self.least) * self.log_ratio.to(wide).exp()
 
 
@@ -162,7 +167,7 @@ def rate_and_scale(
     if isinstance(tau, float):
         return 1 / tau, None
     if isinstance(tau, tuple):
-        values = torch.tensor(tau, dtype=like.dtype, device=like.device)
+        values = torch.tensor(tau, dtype=like.dtype).to(like.device, non_blocking=True)
     else:
         values = tau.value().to(dtype=like.dtype, device=like.device)
         if values.ndim == 0:
@@ -174,5 +179,6 @@ def rate_and_scale(
             f"{len(values)} temperatures for {d} dimensions."
         ),
     )
-    least = float(values.detach().amin())
+    smallest = values.detach().amin()
+    least = float(smallest) if readable(smallest) else smallest
     return 1 / least, (values / least).pow(-1 / degree)

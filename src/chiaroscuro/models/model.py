@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 
 import torch
@@ -14,7 +14,7 @@ from chiaroscuro.spec import notation, same
 __all__ = ["Model", "images", "one_of", "positive", "readable"]
 
 
-class Model(nn.Module):
+class Model(nn.Module, ABC):
     """A network that maps n samples to an (n, d) matrix (abstract).
 
     Its notation is its architecture: two models are equal when they are built alike, whatever

@@ -51,6 +51,6 @@ def adapt(objective: Objective, z1: Tensor, z2: Tensor) -> None:
     else:
         kernel = getattr(objective, "kernel", None)
         for part in kernel.parts(z1.shape[1]) if isinstance(kernel, Kernel) else ():
-            if isinstance(part.leaf.tau, Adaptive | Balanced):
-                one, two = (part.leaf.base(z[:, part.start : part.stop]) for z in (z1, z2))
+            if part.is_leaf and isinstance(part.leaf.tau, Adaptive | Balanced):
+                one, two = (part.leaf.base(part.seen(z)) for z in (z1, z2))
                 part.leaf.tau.observe(one, two)

@@ -48,14 +48,16 @@ class AlignUniform(Objective):
         self.alpha = number("AlignUniform", "alpha", alpha, above=True)
         self.t = number("AlignUniform", "t", t, above=True)
 
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
+        return repel - attract
+
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         u1, u2 = map(unit, batch.pair)
         align = power(paired_squared(u1, u2), self.alpha / 2).mean()
         return -self.align * align, self.uniform * (self._spread(u1) + self._spread(u2)) / 2
 
     def _spread(self, u: Tensor) -> Tensor:
-        n, d = u.shape
-        parts = Gaussian(tau=1 / (2 * self.t)).parts(d)
-        features = [part.features(u) for part in parts]
-        _, sums, _ = log_sum_exp(parts, features, Layout.within(n))
+        n = len(u)
+        _, sums, _ = log_sum_exp(Gaussian(tau=1 / (2 * self.t)), u, Layout.within(n))
         return torch.logsumexp(sums[0], dim=0) - math.log(n * (n - 1))

@@ -41,6 +41,10 @@ class BarlowTwins(Objective):
         super().__init__()
         self.redundancy = number("BarlowTwins", "redundancy", redundancy)
 
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
+        return repel - attract
+
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         a, b = (unit(_centred(z).T) for z in batch.pair)
         c = a @ b.T

@@ -46,7 +46,10 @@ class BYOL(Objective):
         self.normalise = normalise
 
     def loss(self, batch: Batch) -> Tensor:
+        return self.losses(batch).mean()
+
+    def losses(self, batch: Batch) -> Tensor:
         z1, z2 = batch.z1, batch.pair[1].detach()
         if self.normalise:
             z1, z2 = unit(z1), unit(z2)
-        return paired_squared(z1, z2).mean()
+        return paired_squared(z1, z2)

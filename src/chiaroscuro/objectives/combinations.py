@@ -59,6 +59,17 @@ class Weighted(Objective):
     def loss(self, batch: Batch) -> Tensor:
         return torch.stack([w * f.loss(batch) for w, f in self.members]).sum()
 
+    def losses(self, batch: Batch) -> Tensor:
+        each = [w * f.losses(batch) for w, f in self.members]
+        need(
+            len({len(one) for one in each}) == 1,
+            lambda: (
+                f'`Weighted(..., reduction)` needs members with the same anchors, or "mean"; '
+                f"received {[len(one) for one in each]} losses per anchor."
+            ),
+        )
+        return torch.stack(each).sum(dim=0)
+
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         attracts, repels = [], []
         for w, f in self.members:
@@ -114,6 +125,9 @@ class OnDims(Objective):
 
     def loss(self, batch: Batch) -> Tensor:
         return self.objective.loss(self._seen(batch))
+
+    def losses(self, batch: Batch) -> Tensor:
+        return self.objective.losses(self._seen(batch))
 
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         return self.objective.split(self._seen(batch))

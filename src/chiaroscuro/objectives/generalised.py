@@ -84,18 +84,21 @@ class Generalised(Objective):
         )
 
     def loss(self, batch: Batch) -> Tensor:
+        return self.losses(batch).mean()
+
+    def losses(self, batch: Batch) -> Tensor:
         both = self.anchors == "both"
         if isinstance(self.eta, Kernel):
             pairs, sums, _ = pairs_and_sums(self.eta, batch, OtherView(), both)
             log_ratio = sums - pairs - math.log(batch.n)
             if isinstance(self.psi, str):
-                return _PSI[self.psi](log_ratio).mean()
-            return self.psi(log_ratio.exp()).mean()
+                return _PSI[self.psi](log_ratio).flatten()
+            return self.psi(log_ratio.exp()).flatten()
         z1, z2 = batch.pair
         eta = self.eta(squared_distances(z1, z2) / 2)
         own = self.eta(paired_squared(z1, z2) / 2)
         means = [eta.mean(dim=1), eta.mean(dim=0)] if both else [eta.mean(dim=1)]
         ratio = torch.stack(means) / own
         if isinstance(self.psi, str):
-            return _PSI[self.psi](ratio.log()).mean()
-        return self.psi(ratio).mean()
+            return _PSI[self.psi](ratio.log()).flatten()
+        return self.psi(ratio).flatten()

@@ -75,6 +75,10 @@ class InfoNCE(Objective):
         _, _, gap = self.per_anchor(batch)
         return gap / self._anchors(batch)
 
+    def losses(self, batch: Batch) -> Tensor:
+        attract, repel, _ = self.per_anchor(batch)
+        return (repel - attract).flatten()
+
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         attract, repel, _ = self.per_anchor(batch)
         return attract.sum() / batch.n, repel.sum() / self._anchors(batch)
@@ -89,6 +93,14 @@ class InfoNCE(Objective):
                 f"received {n} pair and no queue. One pair has no negatives: take a larger batch."
             ),
         )
+        need(
+            self.negatives.own_view or self.negatives.other_view or extra > 0,
+            lambda: (
+                f"`InfoNCE(..., {self.negatives!r})` needs a queue: it takes no negatives from the "
+                f"batch; received {n} pairs and no queue, whose loss is 0 whatever they are. Pass "
+                "`queue=`, or take other negatives, such as `AllButSelf()`."
+            ),
+        )
         return pairs_and_sums(self.kernel, batch, self.negatives, self.anchors == "both")
 
     def _anchors(self, batch: Batch) -> int:
@@ -101,8 +113,6 @@ def pairs_and_sums(
     """`log_sum_exp` of two views and perhaps a queue: pairs (m), sums (1 or 2, m) and their gap."""
     n, queue = batch.n, batch.queue
     z = torch.cat(batch.pair if queue is None else [*batch.pair, queue])
-    parts = kernel.parts(z.shape[1])
-    features = [part.features(z) for part in parts]
     layout = Layout(
         n=n,
         views=2,
@@ -116,4 +126,4 @@ def pairs_and_sums(
         and not queue.requires_grad
         and not any(parameter.requires_grad for parameter in kernel.parameters()),
     )
-    return log_sum_exp(parts, features, layout)
+    return log_sum_exp(kernel, z, layout)

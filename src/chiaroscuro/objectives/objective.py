@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -10,8 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.errors import InputError, need
-from chiaroscuro.numerics import full_precision, require_finite, wide
-from chiaroscuro.spec import notation, same
+from chiaroscuro.numerics import (
+    full_precision,
+    locate_non_finite,
+    readable,
+    require_finite,
+    wide,
+)
+from chiaroscuro.spec import notation, same, say_parameters
 
 __all__ = ["Batch", "Objective", "require_labels", "require_views"]
 
@@ -52,11 +59,16 @@ class Batch:
         )
 
 
-class Objective(nn.Module):
+class Objective(nn.Module, ABC):
     """A pure function of two paired (n, d) tensors to a scalar (abstract).
 
     No model, no gather, no logging, no memory bank inside. Half precision is widened to float32
-    first; the result is float32 or float64.
+    first; the result is float32 or float64, on the device of the embeddings. An objective of your
+    own needs `loss(batch)`.
+
+    Embeddings that are not finite are refused with the row that is at fault. On an accelerator, and
+    inside `torch.compile` and `torch.func`, that would wait for the numbers: there the loss is NaN,
+    and `objective.explain(z1, z2)` names the row whenever you look.
 
     Declares:
         reduces: how the loss of a batch spread over several ranks is put together.
@@ -71,6 +83,9 @@ class Objective(nn.Module):
     takes: frozenset[str] = frozenset()
     least: int = 1
 
+    def __init_subclass__(cls) -> None:
+        say_parameters(cls)
+
     def forward(
         self,
         z1: Tensor,
@@ -78,6 +93,7 @@ class Objective(nn.Module):
         labels: Tensor | None = None,
         queue: Tensor | None = None,
         window: Window | None = None,
+        reduction: str = "mean",
     ) -> Tensor:
         """The loss of a batch of pairs.
 
@@ -88,22 +104,52 @@ class Objective(nn.Module):
             queue: extra candidates, (m, d), as MoCo keeps them.
             window: count only anchors start <= i < stop, still divided by the number of all: the
                 values of windows that tile the batch add up to the loss.
+            reduction: "mean" over the anchors; "sum" over them; "none" for one loss per anchor, the
+                rows of z1 first and then those of z2. Only for a loss that is a mean over anchors.
         """
+        need(
+            reduction in ("mean", "sum", "none"),
+            lambda: (
+                f'`{type(self).__name__}(..., reduction)` needs "mean", "sum" or "none"; received '
+                f"{reduction!r}."
+            ),
+        )
         batch = self._checked(z1, z2, labels, queue, window)
         with full_precision(batch.z1.device):
-            loss = self.loss(batch)
-        if loss.device.type != "meta" and not math.isfinite(loss.detach()):
-            raise InputError(
-                f"`{type(self).__name__}(z1, z2)` needs numbers that fit into {loss.dtype}; "
-                f"received embeddings up to {batch.largest():.3g}, and the loss is {loss.item()}. "
-                "Normalise, raise `tau`, or use float64."
-            )
+            loss = self.loss(batch) if reduction == "mean" else self.losses(batch)
+        if reduction == "sum":
+            loss = loss.sum()
+        if readable(loss) and not math.isfinite(loss.detach().sum()):
+            self._overflowed(loss, batch)
         return loss
 
+    @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
         """The formula, on inputs that have been checked and widened."""
-        attract, repel = self.split(batch)
-        return repel - attract
+
+    def losses(self, batch: Batch) -> Tensor:
+        """One loss per anchor, whose mean is the loss, where it is such a mean."""
+        name = type(self).__name__
+        raise InputError(
+            f'`{name}(..., reduction)` needs "mean"; `{name}` is a function of the whole batch, '
+            "not a mean over anchors that could be reported one by one."
+        )
+
+    def explain(self, z1: Tensor, z2: Tensor | None = None, queue: Tensor | None = None) -> None:
+        """Say what is wrong with embeddings whose loss is not finite, on any device.
+
+        Raises the sentence that a call on the CPU would have raised, and returns if nothing is.
+        """
+        given = {"z1": z1, "z2": z2, "queue": queue}
+        call = f"{type(self).__name__}(z1, z2)"
+        locate_non_finite(call, **{name: z for name, z in given.items() if z is not None})
+
+    def _overflowed(self, loss: Tensor, batch: Batch) -> None:
+        raise InputError(
+            f"`{type(self).__name__}(z1, z2)` needs numbers that fit into {loss.dtype}; "
+            f"received embeddings up to {batch.largest():.3g}, and the loss is "
+            f"{float(loss.detach().sum())}. Normalise, raise `tau`, or use float64."
+        )
 
     def terms(
         self,

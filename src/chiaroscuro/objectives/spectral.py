@@ -31,6 +31,10 @@ class SpectralContrastive(Objective):
     def __init__(self) -> None:
         super().__init__()
 
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
+        return repel - attract
+
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         (z1, z2), n = batch.pair, batch.n
         paired = (z1 * z2).sum(dim=1)

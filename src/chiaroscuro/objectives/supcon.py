@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from chiaroscuro.errors import InputError, need
-from chiaroscuro.kernels import Cosine, Kernel
-from chiaroscuro.numerics import full_precision
+from chiaroscuro.kernels import Cosine, Kernel, Leaf
+from chiaroscuro.numerics import readable, transformed
 from chiaroscuro.objectives.objective import Batch, Objective
-from chiaroscuro.pairwise import Layout, log_sum_exp
+from chiaroscuro.pairwise import Layout, log_sum_exp, recomputed
 
 __all__ = ["SupCon"]
 
@@ -55,13 +53,29 @@ class SupCon(Objective):
             lambda: f"`SupCon(kernel)` needs a kernel; received {type(self.kernel).__name__}.",
         )
 
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
+        return repel - attract
+
+    def losses(self, batch: Batch) -> Tensor:
+        attract, repel = self._per_anchor(batch)
+        return repel - attract
+
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        attract, repel = self._per_anchor(batch)
+        return attract.mean().to(repel.dtype), repel.mean()
+
+    def _per_anchor(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Mean log k of its positives, and log-sum-exp over all others, of each anchor."""
         z1, z2, labels = batch.z1, batch.z2, batch.labels
         if labels is None:
             raise InputError("`SupCon(z1, z2, labels)` needs labels; received none.")
         z = z1 if z2 is None else torch.cat([z1, z2])
-        y = labels if z2 is None else labels.repeat(2)
-        y = torch.unique(y.to(z.device), return_inverse=True)[1]
+        y = labels.to(z.device) if z2 is None else labels.to(z.device).repeat(2)
+        repel = log_sum_exp(self.kernel, z, Layout.within(len(z)))[1][0]
+        if not readable(z, y):
+            return _by_blocks(self.kernel, z, y), repel
+        y = torch.unique(y, return_inverse=True)[1]
         positives = torch.bincount(y)[y] - 1
         lonely = (positives == 0).nonzero().flatten()
         need(
@@ -73,66 +87,58 @@ class SupCon(Objective):
             ),
         )
         parts = self.kernel.parts(z.shape[1])
-        features = [part.features(z) for part in parts]
-        everyone = Layout.within(len(z))
-        repel = log_sum_exp(parts, features, everyone)[1].mean()
-        if len(parts) == 1 and parts[0].leaf.statistic == "inner":
-            attract = _by_class_sums(features[0].rows, y, positives) * features[0].rate
-        else:
-            attract = _by_blocks(self.kernel, z, y, positives)
-        return attract.to(repel.dtype), repel
+        if len(parts) == 1 and parts[0].is_leaf and _linear(parts[0].leaf):
+            rows, rate, *_ = parts[0].features(z)
+            return _by_class_sums(rows, y, positives) * rate, repel
+        return _by_blocks_of_classes(self.kernel, z, y, positives), repel
+
+
+def _linear(leaf: Leaf) -> bool:
+    return leaf.statistic == "inner" and not leaf.own
 
 
 def _by_class_sums(rows: Tensor, y: Tensor, positives: Tensor) -> Tensor:
-    """mean_i mean_p a_i . a_p, from a_i . (sum of its class - a_i)."""
+    """mean_p a_i . a_p of each row, from a_i . (sum of its class - a_i)."""
     a = rows.double() if rows.device.type != "mps" else rows
     sums = torch.zeros(int(y.max()) + 1, a.shape[1], dtype=a.dtype, device=a.device)
     others = sums.index_add(0, y, a)[y] - a
-    return ((a * others).sum(dim=1) / positives).mean()
+    return (a * others).sum(dim=1) / positives
 
 
-def _by_blocks(kernel: Kernel, z: Tensor, y: Tensor, positives: Tensor) -> Tensor:
-    """mean_i mean_p log k(z_i, z_p): rows sorted by class, only blocks that share one visited."""
+def _by_blocks_of_classes(kernel: Kernel, z: Tensor, y: Tensor, positives: Tensor) -> Tensor:
+    """mean_p log k(z_i, z_p): rows sorted by class, each with the range that its classes cover."""
     order = torch.argsort(y, stable=True)
     y, weights = y[order], 1 / positives[order].to(z.dtype)
-    blocks = range(0, len(z), _BLOCK)
-    shared = [
-        (slice(i, i + _BLOCK), slice(j, j + _BLOCK))
-        for i in blocks
-        for j in blocks
-        if y[i] <= y[j : j + _BLOCK][-1] and y[j] <= y[i : i + _BLOCK][-1]
-    ]
+    edges = torch.cat([y.new_zeros(1), torch.bincount(y).cumsum(0)]).tolist()
+    blocks = [slice(i, min(i + _BLOCK, len(z))) for i in range(0, len(z), _BLOCK)]
+    covered = [slice(edges[int(y[b.start])], edges[int(y[b.stop - 1]) + 1]) for b in blocks]
 
-    def block(rows: slice, columns: slice, z: Tensor) -> Tensor:
-        alike = y[rows, None] == y[columns]
-        if rows == columns:
-            alike.fill_diagonal_(False)
-        return (kernel.log(z[rows], z[columns]) * (alike * weights[rows, None])).sum()
+    def block(k: int, z: Tensor) -> Tensor:
+        rows, means = blocks[k], []
+        pieces = range(covered[k].start, covered[k].stop, _BLOCK)
+        for j in pieces:
+            columns = slice(j, min(j + _BLOCK, covered[k].stop))
+            log_k = kernel.log(z[rows], z[columns])
+            means.append((log_k * _alike(y, rows, columns)).sum(dim=1))
+        return torch.stack(means).sum(dim=0) * weights[rows]
 
-    return _SumOfBlocks.apply(block, shared, z[order], *kernel.parameters()) / len(z)
+    each = recomputed(block, len(blocks), z[order], kernel.parameters())
+    return torch.empty_like(each).index_copy(0, order, each)
 
 
-class _SumOfBlocks(torch.autograd.Function):
-    """A sum over blocks, each computed again in the backward pass instead of being kept."""
+def _by_blocks(kernel: Kernel, z: Tensor, y: Tensor) -> Tensor:
+    """The same where no number may be read: every row with every other."""
+    step = len(z) if transformed() else max(1, (1 << 26) // len(z))
 
-    @staticmethod
-    def forward(ctx: Any, block: Any, shared: list, z: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.block, ctx.shared = block, shared
-        ctx.save_for_backward(z, *parameters)
-        return torch.stack([block(rows, columns, z) for rows, columns in shared]).sum()
+    def block(k: int, z: Tensor) -> Tensor:
+        rows = slice(k * step, min((k + 1) * step, len(z)))
+        alike = _alike(y, rows, slice(0, len(z)))
+        return (kernel.log(z[rows], z) * alike).sum(dim=1) / alike.sum(dim=1)
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        saved = ctx.saved_tensors  # read once: checkpointing recomputes it on each reading
-        wanted = [t for t in saved if t.requires_grad]
-        graph = torch.is_grad_enabled()
-        totals = [torch.zeros_like(t) for t in wanted]
-        with torch.enable_grad(), full_precision(saved[0].device):
-            for rows, columns in ctx.shared:
-                value = ctx.block(rows, columns, saved[0])
-                found = torch.autograd.grad(
-                    value, wanted, grads[0], create_graph=graph, allow_unused=True
-                )
-                totals = [a if b is None else a + b for a, b in zip(totals, found, strict=True)]
-        each = iter(totals)
-        return None, None, *(next(each) if t.requires_grad else None for t in saved)
+    return recomputed(block, -(-len(z) // step), z, kernel.parameters())
+
+
+def _alike(y: Tensor, rows: slice, columns: slice) -> Tensor:
+    """1 for two different rows of one class, else 0."""
+    index = torch.arange(len(y), device=y.device)
+    return (y[rows, None] == y[columns]) & (index[rows, None] != index[columns])

@@ -56,6 +56,10 @@ class VICReg(Objective):
         self.covariance = number("VICReg", "covariance", covariance)
         self.eps = number("VICReg", "eps", eps)
 
+    def loss(self, batch: Batch) -> Tensor:
+        attract, repel = self.split(batch)
+        return repel - attract
+
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         z1, z2 = batch.pair
         s = paired_squared(z1, z2).mean()

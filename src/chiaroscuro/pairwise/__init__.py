@@ -1,5 +1,6 @@
 """Log-sum-exp over candidates in tiles, never the whole matrix; and which candidates count."""
 
+from chiaroscuro.pairwise.blocks import recomputed
 from chiaroscuro.pairwise.layout import Layout
 from chiaroscuro.pairwise.logsumexp import log_sum_exp
 from chiaroscuro.pairwise.negatives import (
@@ -20,4 +21,5 @@ __all__ = [
     "OtherView",
     "SameView",
     "log_sum_exp",
+    "recomputed",
 ]

@@ -31,6 +31,7 @@ def is_plain(parts: list[Part], features: list[Features], layout: Layout) -> boo
     leaf = parts[0].leaf
     return (
         len(parts) == 1
+        and not leaf.own
         and leaf.unit_rows
         and leaf.isotropic
         and parts[0].weight == 1

@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 
 from chiaroscuro.errors import InputError
-from chiaroscuro.kernels.kernel import Features, Part, mixture
-from chiaroscuro.numerics import full_precision
+from chiaroscuro.kernels.kernel import Kernel, Part, mixture
+from chiaroscuro.numerics import full_precision, readable
 from chiaroscuro.pairwise import scratch
+from chiaroscuro.pairwise.blocks import by_blocks
 from chiaroscuro.pairwise.dense import dense, is_plain, number_of
 from chiaroscuro.pairwise.layout import Layout, Tile
 from chiaroscuro.pairwise.statistics import Inner, Near, Power, Squared
@@ -50,17 +51,15 @@ FAINT = -69.0
 """Shares of a sum below exp(-69) = 1e-30 count as that: denormal numbers would cost much more."""
 
 
-def log_sum_exp(
-    parts: list[Part], features: list[Features], layout: Layout
-) -> tuple[Tensor, Tensor, Tensor]:
+def log_sum_exp(kernel: Kernel, z: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
     """log k of each pair, and log of the sum of k over the candidates of each anchor.
 
-        pairs_i = log sum_m weight_m k_m(a_i, a_i+)
-        sums_i = log sum_{j in candidates of i} sum_m weight_m k_m(a_i, a_j)
+        pairs_i = log k(z_i, z_i+)
+        sums_i = log sum_{j in candidates of i} k(z_i, z_j)
 
     Args:
-        parts: the kernel's parts, `kernel.parts(d)`.
-        features: what each part sees of the stacked rows, `part.features(z)`.
+        kernel: tiled if all its parts are a `Leaf`, else by blocks of `kernel.log`.
+        z: the stacked rows, (rows, d), in float32 or float64.
         layout: which rows are anchors, and which are candidates of which.
 
     Returns:
@@ -70,12 +69,17 @@ def log_sum_exp(
         there is one view), taken before rounding.
 
     Numerics: a maximum is tracked per row unless a bound shows that nothing can over- or
-    underflow. Sums over tiles are kept in float64. Gradients flow to features and rates;
-    differentiating twice works too, through the dense matrix.
+    underflow. Sums over tiles are kept in float64. Gradients flow to z and to the temperatures;
+    differentiating twice works too, through the dense matrix. On an accelerator, and inside
+    `torch.compile` and `torch.func`, no number is read and all of it is `by_blocks`.
 
     References:
         cheng2024infcl
     """
+    parts = kernel.parts(z.shape[1])
+    if not (readable(z) and all(part.is_leaf for part in parts)):
+        return by_blocks(kernel, z, layout)
+    features = [part.features(z) for part in parts]
     if is_plain(parts, features, layout):
         return dense(features[0].rows, features[0].rate, layout)
     origins = [(f.base.detach(), None if f.scale is None else f.scale.detach()) for f in features]
@@ -134,7 +138,10 @@ class _LogSumExp(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class _Term:
-    """One part of the kernel: log k = coefficient * t^exponent + log weight."""
+    """One part of the kernel: log k = coefficient * t^exponent, or profile(rate * t); + log weight.
+
+    `coefficient` multiplies what the statistic pushes; for a formula of its own that is the rate.
+    """
 
     part: Part
     index: int
@@ -142,12 +149,25 @@ class _Term:
 
     @property
     def coefficient(self) -> float:
-        return self.part.leaf.factor * self.rate
+        return self.rate if self.own else self.part.leaf.factor * self.rate
+
+    @property
+    def own(self) -> bool:
+        """Whether log k is a formula of its own."""
+        return self.part.leaf.own
 
     @property
     def gamma(self) -> float:
-        """log k is a power gamma of the distance, or 2 where it is linear in the statistic."""
-        return 2 * self.part.leaf.exponent
+        """log k is a power gamma of the distance; 2 where it is linear or a formula of t."""
+        return 2.0 if self.own else 2 * self.part.leaf.exponent
+
+    def depth(self, largest: float, like: Tensor) -> float:
+        """How far below 0 log k can be, where the statistic is at most `largest`."""
+        if not self.own:
+            return abs(self.coefficient) * largest ** (self.gamma / 2)
+        if not self.part.leaf.decreasing:
+            return math.inf
+        return -float(self.part.leaf.profile(like.new_tensor(largest * self.rate)))
 
 
 @dataclass(frozen=True)
@@ -164,7 +184,7 @@ class _Group:
     @property
     def folded(self) -> bool:
         """A lone term linear in the statistic: its coefficient goes into the statistic itself."""
-        return len(self.terms) == 1 and self.terms[0].gamma == 2
+        return len(self.terms) == 1 and self.terms[0].gamma == 2 and not self.terms[0].own
 
     @property
     def rooted(self) -> bool:
@@ -239,8 +259,8 @@ class _Visit:
             leaf = group.terms[0].part.leaf
             largest = 1.0 if leaf.unit_rows and leaf.isotropic else statistic.largest()
             for term in group.terms:
-                depth = abs(term.coefficient) * largest ** (term.gamma / 2)
-                if isinstance(statistic, Inner) and not depth <= OVERFLOW:
+                depth = term.depth(largest, group.base)
+                if (isinstance(statistic, Inner) or term.own) and not depth <= OVERFLOW:
                     return False
                 depths.append(depth + math.log(heaviest / term.part.weight))
         return min(depths) <= UNDERFLOW
@@ -270,7 +290,10 @@ class _Visit:
         rooted = False
         for term in group.terms:
             value = t if group.folded else self._buffer(f"k{term.index}", tile)
-            if term.gamma == 2:
+            if term.own:
+                torch.mul(t, term.rate, out=value)
+                value.copy_(term.part.leaf.profile(value))
+            elif term.gamma == 2:
                 if not group.folded:
                     torch.mul(t, term.coefficient, out=value)
             else:
@@ -332,6 +355,8 @@ class _Visit:
             t = statistic.paired(*self.partners)
             for term in group.terms:
                 log_k = (t if term.gamma == 2 else t.pow(term.gamma / 2)) * term.coefficient
+                if term.own:
+                    log_k = term.part.leaf.profile(log_k)
                 if term.part.weight != 1:
                     log_k += math.log(term.part.weight)
                 self.paired.append((t, log_k))
@@ -384,6 +409,12 @@ class _Visit:
             weights: list[Tensor] = []
             for term, value in zip(group.terms, values, strict=True):
                 pull = self._pull(tile, term, value, share)
+                if term.own:
+                    x = (t.square() if group.rooted else t) * term.rate
+                    slope = term.part.leaf.slope(x)
+                    if isinstance(statistic, Power):  # equal points do not pull
+                        slope = slope.masked_fill(x == 0, 0.0)
+                    pull.mul_(slope)
                 if len(group.terms) > 1:
                     if wanted[count + term.index]:
                         shape = t.pow(term.gamma) if group.rooted else t
@@ -411,6 +442,9 @@ class _Visit:
             for term in group.terms:
                 t, log_k = next(paired)
                 pull = g if len(self.terms) == 1 else g * (log_k - self.pair).exp()
+                if term.own:
+                    slope = term.part.leaf.slope(t * term.rate)
+                    pull = torch.where(t > 0, pull * slope, 0.0)
                 if len(group.terms) > 1:
                     turned[term.index] += float((pull * t.pow(term.gamma / 2)).sum())
                     pull = pull * group.slope(term)
@@ -452,7 +486,8 @@ class _Visit:
                 rates[first.index] = work / (first.part.leaf.degree * first.rate)
         for term in self.terms:
             if rates[term.index] is None and wanted[count + term.index]:
-                rates[term.index] = self.like.new_tensor(turned[term.index] * term.part.leaf.factor)
+                factor = 1.0 if term.own else term.part.leaf.factor
+                rates[term.index] = self.like.new_tensor(turned[term.index] * factor)
         return [*features, *rates]
 
 

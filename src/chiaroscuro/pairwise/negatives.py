@@ -126,7 +126,7 @@ class OnlyPositive(Negatives):
     """The positive alone; all that repels comes from a queue: MoCo [he2020moco, Alg. 1].
 
     Relations: with a queue and `anchors="first"` it is the cross-entropy of MoCo's logits, positive
-    first; without a queue the loss is 0.
+    first. `InfoNCE` refuses it without a queue: the loss would be 0 whatever the batch.
 
     References:
         he2020moco

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +17,7 @@ from chiaroscuro.views.counter import Draws
 __all__ = ["View", "alike", "column", "from_array", "located", "record", "tensor"]
 
 
-class View:
+class View(ABC):
     """A random transformation of samples (abstract).
 
         x_v = T(x; omega),   omega = omega(seed, epoch, id, view)

@@ -203,7 +203,9 @@ def _look(
     top = torch.full((len(i),), -torch.inf, dtype=z.dtype)
     total, weighed, false = (torch.zeros(len(i), dtype=z.dtype) for _ in range(3))
     best, at = z.new_zeros(len(i), 0), i.new_zeros(len(i), 0)
-    every = any(part.leaf.statistic == "power" for part in loss.kernel.parts(d))
+    every = any(
+        getattr(part.kernel, "statistic", "power") == "power" for part in loss.kernel.parts(d)
+    )
     size = max(1, DIFFERENCES // (d * len(i))) if every else 2 * TILE
     for start in range(0, 2 * n, size):
         j = torch.arange(start, min(start + size, 2 * n))

@@ -1,0 +1,124 @@
+"""Objectives under `torch.func` and `torch.compile`, and the precision that a user has set."""
+
+import pytest
+import torch
+
+import chiaroscuro as cs
+from chiaroscuro.numerics import full_precision
+from tolerances import close
+from zoo import KERNELS, OBJECTIVES, call, double, labels, pair
+
+every_objective = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+N = 5
+
+
+def gradients(objective, z1, z2):
+    value = call(objective, z1, z2)
+    found = torch.autograd.grad(value, (z1, z2), allow_unused=True)
+    return [torch.zeros_like(z1) if g is None else g for g in found]
+
+
+@every_objective
+def test_func_grad_and_jacrev(objective):
+    objective, (z1, z2) = double(objective), pair(N)
+    right = gradients(objective, z1, z2)
+    f = lambda a, b: call(objective, a, b)
+    for transform in (torch.func.grad, torch.func.jacrev):
+        found = transform(f, argnums=(0, 1))(z1.detach(), z2.detach())
+        for a, b in zip(found, right, strict=True):
+            close(a, b, what=transform.__name__)
+
+
+@every_objective
+def test_vmap_over_batches(objective):
+    batches = [[z.detach() for z in pair(N, dtype=torch.float32, seed=s)] for s in range(3)]
+    z1, z2 = (torch.stack(views) for views in zip(*batches, strict=True))
+    y = labels(N).repeat(3, 1)
+    found = torch.vmap(lambda a, b, y: call(objective, a, b, y))(z1, z2, y)
+    for value, views in zip(found, batches, strict=True):
+        close(value, call(objective, *views).double(), 2e-6)
+
+
+def test_a_gradient_per_batch():
+    """vmap of grad: what influence functions and meta-learning do."""
+    objective = cs.InfoNCE(cs.Gaussian(0.5))
+    batches = [[z.detach() for z in pair(N, seed=s)] for s in range(3)]
+    z1, z2 = (torch.stack(views) for views in zip(*batches, strict=True))
+    found = torch.vmap(torch.func.grad(lambda a, b: objective(a, b)))(z1, z2)
+    for g, (a, b) in zip(found, batches, strict=True):
+        a = a.requires_grad_()
+        close(g, torch.autograd.grad(objective(a, b), a)[0])
+
+
+COMPILED = [
+    cs.InfoNCE(),
+    cs.InfoNCE(cs.Gaussian([1.0, 0.7, 0.4, 1.5]), cs.AllButPair()),
+    cs.InfoNCE(cs.Sum(cs.Laplace(0.5), cs.Cauchy(cs.Learnable(0.5))), cs.OtherView(), "first"),
+    cs.SupCon(cs.Cosine(0.1)),
+    cs.Generalised(),
+    cs.VICReg(),
+    cs.BYOL(),
+    cs.BarlowTwins(),
+    cs.AlignUniform(),
+    cs.Weighted((1.0, cs.SpectralContrastive()), (0.5, cs.OnDims(cs.InfoNCE(), 0, 2))),
+]
+
+
+@pytest.mark.parametrize("objective", COMPILED, ids=repr)
+def test_compiled_without_a_graph_break(objective):
+    """Traced whole, forward and backward, by the compiler's own autograd."""
+    torch._dynamo.reset()
+    z1, z2 = pair(N, dtype=torch.float32)
+    right = [call(objective, z1, z2), *gradients(objective, z1, z2)]
+    y = labels(N) if "labels" in objective.takes else None
+    f = torch.compile(lambda a, b: objective(a, b, y), fullgraph=True, backend="aot_eager")
+    value = f(z1, z2)
+    found = torch.autograd.grad(value, (z1, z2), allow_unused=True)
+    found = [value, *(torch.zeros_like(z1) if g is None else g for g in found)]
+    for a, b in zip(found, right, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_the_plain_way_equals_the_tiles_for_every_kernel():
+    """What runs under transforms is another piece of code: equal in value and gradient."""
+    for name, kernel in KERNELS.items():
+        z1, z2, q = pair(4, queue=2)
+        objective = cs.InfoNCE(double(kernel))
+        right = torch.autograd.grad(objective(z1, z2, queue=q), (z1, z2, q))
+        found = torch.func.grad(lambda *views: objective(views[0], views[1], queue=views[2]),  # noqa: B023
+                                argnums=(0, 1, 2))(*(x.detach() for x in (z1, z2, q)))  # fmt: skip
+        for a, b in zip(found, right, strict=True):
+            close(a, b, 1e-8, what=name)
+
+
+# ---- the precision of products ----
+
+
+@pytest.fixture
+def products():
+    """Where torch keeps the precision of products, put back afterwards."""
+    places = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    before = [place.fp32_precision for place in places]
+    yield places
+    for place, value in zip(places, before, strict=True):
+        place.fp32_precision = value
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_reduced_products_are_off_inside_and_back_afterwards(kind, products):
+    """The older getter raises once the newer setting is used: nothing may ask it."""
+    place = products[0 if kind == "cuda" else 1]
+    place.fp32_precision = "tf32"
+    with full_precision(torch.device(kind)):
+        assert place.fp32_precision == "ieee"
+    assert place.fp32_precision == "tf32"
+    with pytest.raises(ZeroDivisionError), full_precision(torch.device(kind)):
+        1 / 0  # noqa: B018
+    assert place.fp32_precision == "tf32"
+
+
+def test_a_loss_with_reduced_products_set(products):
+    z1, z2 = pair(64, d=32, dtype=torch.float32)
+    right = cs.InfoNCE(cs.Cosine(0.01))(z1, z2)
+    products[1].fp32_precision = "bf16"
+    close(cs.InfoNCE(cs.Cosine(0.01))(z1, z2), right.double())
