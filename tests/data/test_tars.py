@@ -282,16 +282,23 @@ def test_words_as_labels_are_numbered(tmp_path):
     assert data.labels.tolist() == [1, 0, 1]
 
 
-def test_what_we_write_is_read_by_webdataset(tmp_path):
+def test_what_we_write_is_read_again(tmp_path):
     data = read_tar(plant(tmp_path))
     paths = write_tars(data, tmp_path / "out", samples=5)
     again = read_tar(tmp_path / "out")
     assert len(paths) == 3
     for name in ("images", "texts", "labels"):
         assert (again.column(name) == data.column(name)).all()
+
+
+@pytest.mark.extra("webdataset")
+def test_what_we_write_is_read_by_webdataset(tmp_path):
+    data = read_tar(plant(tmp_path))
+    paths = write_tars(data, tmp_path / "out", samples=5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wds = pytest.importorskip("webdataset")
+        import webdataset as wds
+
         theirs = list(wds.WebDataset([str(p) for p in paths], shardshuffle=False).decode("rgb8"))
     assert [int(one["cls"]) for one in theirs] == data.labels.tolist()
     assert (np.stack([one["png"] for one in theirs]) == data.column("images")).all()

@@ -34,9 +34,17 @@ from chiaroscuro.data.order import BlockOrder, Blocks, Order, order_of
 from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.pictures import decode
 from chiaroscuro.data.processes import Process, Sample
+from chiaroscuro.data.scaling import Scaling
 from chiaroscuro.data.spaces import Box, Euclidean, Space, Sphere
 from chiaroscuro.data.symbols import SymbolTask
-from chiaroscuro.data.tables import from_hugging_face, read_hugging_face, read_parquet
+from chiaroscuro.data.tables import (
+    from_frame,
+    from_hugging_face,
+    read_csv,
+    read_feather,
+    read_hugging_face,
+    read_parquet,
+)
 from chiaroscuro.data.tars import read_tar, tar_samples, write_tars
 from chiaroscuro.data.tasks import contrastive_mod_add, mod_add, modular_addition
 from chiaroscuro.data.text import read_text
@@ -65,6 +73,7 @@ __all__ = [
     "Orthogonal",
     "Process",
     "Sample",
+    "Scaling",
     "Skipped",
     "Source",
     "Space",
@@ -78,6 +87,7 @@ __all__ = [
     "contrastive_mod_add",
     "decode",
     "from_arrays",
+    "from_frame",
     "from_hugging_face",
     "get",
     "mod_add",
@@ -87,7 +97,9 @@ __all__ = [
     "read_arrays",
     "read_cifar",
     "read_corpus",
+    "read_csv",
     "read_emoji",
+    "read_feather",
     "read_folder",
     "read_hugging_face",
     "read_mnist",

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from chiaroscuro.data.counter import words
 from chiaroscuro.data.order import Blocks
+from chiaroscuro.data.scaling import Scaling, Standardised
 from chiaroscuro.errors import InputError, need
 
 __all__ = ["SPLITS", "Column", "Dataset", "Samples", "Skipped", "Source", "batch_of_objects"]
@@ -199,6 +200,24 @@ class Dataset:
     def _maybe(self, name: str) -> NDArray[Any] | None:
         return self.column(name) if name in self.columns else None
 
+    @property
+    def scaling(self) -> Scaling | None:
+        """The mean and standard deviation of standardised features; None where there are none."""
+        scaled = (c for c in self.columns.values() if isinstance(c, Standardised))
+        return next((column.scaling for column in scaled), None)
+
+    def scaled_by(self, scaling: Scaling) -> Dataset:
+        """Return the same rows with their features in another scaling: that of a training run."""
+        columns = {
+            name: column.under(scaling) if isinstance(column, Standardised) else column
+            for name, column in self.columns.items()
+        }
+        need(
+            self.scaling is not None,
+            lambda: f"`{self.name}` is no table of features: it has no scaling.",
+        )
+        return dataclasses.replace(self, columns=columns)
+
     def blocks_now(self) -> Blocks | None:
         """Return the blocks of the rows of this subset; None where rows are cheap to jump to."""
         if self.blocks is None or self.rows is None:
@@ -271,7 +290,12 @@ class Dataset:
             side[members[: round(test * len(members))]] = 1
         split = np.zeros(_length(self.columns), np.uint8)
         split[self._rows(np.arange(len(self)))] = side[of]
-        return dataclasses.replace(self, columns={**self.columns, "split": split})
+        train = self._rows(np.flatnonzero(side[of] == 0))  # the test side sets no scale
+        columns = {
+            name: column.fitted(train) if isinstance(column, Standardised) else column
+            for name, column in self.columns.items()
+        }
+        return dataclasses.replace(self, columns={**columns, "split": split})
 
     # ---- for people ----
 

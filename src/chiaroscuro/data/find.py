@@ -7,7 +7,7 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,13 @@ from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.places import VARIABLE, places
 from chiaroscuro.data.processes import Process
 from chiaroscuro.data.spaces import Box, Euclidean, Sphere
-from chiaroscuro.data.tables import read_hugging_face, read_parquet
+from chiaroscuro.data.tables import (
+    from_frame,
+    read_csv,
+    read_feather,
+    read_hugging_face,
+    read_parquet,
+)
 from chiaroscuro.data.tars import read_tar
 from chiaroscuro.data.tasks import modular_addition
 from chiaroscuro.data.text import read_text
@@ -50,8 +56,16 @@ _FILES: dict[str, Callable[..., Dataset]] = {
     ".jsonl.gz": read_pairs,
     ".txt": read_text,
     ".txt.gz": read_text,
+    ".csv": read_csv,
+    ".csv.gz": read_csv,
+    ".tsv": read_csv,
+    ".tsv.gz": read_csv,
     ".parquet": read_parquet,
+    ".feather": read_feather,
+    ".arrow": read_feather,
     ".tar": read_tar,
+    ".tar.gz": read_tar,
+    ".tgz": read_tar,
 }
 
 
@@ -94,6 +108,8 @@ def open_data(spec: Any) -> Dataset:
         return spec
     if isinstance(spec, Mapping):
         return from_arrays(spec)
+    if hasattr(spec, "columns") and hasattr(spec, "shape"):
+        return from_frame(spec)
     if not isinstance(spec, str | Path):
         return from_arrays(x=spec)
     text = str(spec).strip()
@@ -272,8 +288,10 @@ def _open_folder(path: Path) -> Dataset:
         return read_tiny_imagenet(path)
     if (path / "dataset_info.json").is_file() or (path / "dataset_dict.json").is_file():
         return read_hugging_face(path)
-    if any(path.glob("*.tar")):
+    if any(path.glob("*.tar")) or any(path.glob("*.tar.gz")):
         return read_tar(path)
+    if any(path.glob("*.parquet")):
+        return read_parquet(path)
     return read_folder(path)
 
 
@@ -282,8 +300,8 @@ def _located(read: Callable[..., Dataset]) -> Callable[..., Dataset]:
 
     @functools.wraps(read)
     def located(path: str, *arguments: Any, test: float | None = None, **settings: Any) -> Dataset:
-        found = next((one for one in _candidates(f"./{path}") if one.exists()), Path(path))
-        data = read(found, *arguments, **settings)
+        there = next((one for one in _candidates(f"./{path}") if one.exists()), None)
+        data = read(there or path, *arguments, **settings)  # shards may be a pattern, an address
         if test is None:
             return data
         need(
@@ -304,6 +322,35 @@ def _located(read: Callable[..., Dataset]) -> Callable[..., Dataset]:
     return located
 
 
+def _read_table(
+    path: str | Path,
+    labels: str | None = None,
+    drop: Sequence[str] = (),
+    text: str | None = None,
+    image: str | None = None,
+    standardise: bool = True,
+    size: int | None = None,
+    outside: bool = False,
+) -> Dataset:
+    """Read a table by the ending of its name: CSV, TSV, parquet or feather."""
+    ending = _ending(Path(path)) or ""
+    tables = {e: r for e, r in _FILES.items() if r in (read_csv, read_parquet, read_feather)}
+    need(
+        ending in tables,
+        lambda: f"`table('{path}')` needs a file that ends in {', '.join(tables)}.",
+    )
+    return tables[ending](
+        path,
+        labels=labels,
+        drop=drop,
+        text=text,
+        image=image,
+        standardise=standardise,
+        size=size,
+        outside=outside,
+    )
+
+
 _CALLS: dict[str, Callable[..., Dataset]] = {
     **_NAMED,
     "arrays": _located(read_arrays),
@@ -311,6 +358,9 @@ _CALLS: dict[str, Callable[..., Dataset]] = {
     "text": _located(read_text),
     "pairs": _located(read_pairs),
     "tar": _located(read_tar),
+    "table": _located(_read_table),
+    "csv": _located(read_csv),
+    "feather": _located(read_feather),
     "parquet": _located(read_parquet),
     "hugging_face": _located(read_hugging_face),
     "Process": _process,

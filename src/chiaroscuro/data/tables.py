@@ -1,78 +1,233 @@
-"""Parquet files and Hugging Face `datasets`, where those libraries are installed."""
+"""Tables: CSV, TSV, parquet, feather, data frames and Hugging Face `datasets`.
+
+A table becomes columns of arrays, whatever it comes from; then each column gets its role: image,
+text, label, or one of the features that together are `x`.
+"""
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chiaroscuro.data.dataset import SPLITS, Column, Dataset, Skipped, batch_of_objects
+from chiaroscuro.artifacts.bounded import fits, read_unzipped
+from chiaroscuro.data.cells import (
+    MISSING,
+    PARQUET,
+    EncodedCells,
+    RowGroups,
+    Values,
+    cell_values,
+    is_encoded,
+    listed,
+)
+from chiaroscuro.data.dataset import SPLITS, Dataset, batch_of_objects
 from chiaroscuro.data.extras import bring
-from chiaroscuro.data.pictures import Pictures, load_pictures
-from chiaroscuro.errors import InputError, need
+from chiaroscuro.data.order import Blocks
+from chiaroscuro.data.roles import IMAGES, Roles, assemble, check_roles, roles_of
+from chiaroscuro.data.shards import shards
+from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["from_hugging_face", "read_hugging_face", "read_parquet"]
+__all__ = [
+    "from_frame",
+    "from_hugging_face",
+    "read_csv",
+    "read_feather",
+    "read_hugging_face",
+    "read_parquet",
+]
 
-ROLES = {
-    "image": "images",
-    "img": "images",
-    "label": "labels",
-    "fine_label": "labels",
-    "coarse_label": "coarse_labels",
-    "text": "texts",
-    "sentence": "texts",
-    "caption": "captions",
-    "id": "ids",
-}
-PARQUET = "'chiaroscuro[parquet]'"
+MAX_CELL = 1 << 24
 DATASETS = "'chiaroscuro[datasets]'"
 
 
-def read_parquet(path: str | Path, size: int | None = None, cache: bool = False) -> Dataset:
-    """A data set from a parquet file.
+def read_csv(
+    path: str | Path,
+    labels: str | None = None,
+    drop: Sequence[str] = (),
+    text: str | None = None,
+    image: str | None = None,
+    standardise: bool = True,
+    header: bool = True,
+    size: int | None = None,
+    outside: bool = False,
+) -> Dataset:
+    """Read a table of comma-, semicolon- or tab-separated values.
 
-    Columns keep their names, but for `image`/`img` (encoded bytes, or Hugging Face's struct of
-    bytes and path) which become `images`, `label` which becomes `labels`, `text` which becomes
-    `texts`, `caption` (a string or a list of them) which becomes `texts` and `captions`. Lists of
-    equal length become rows of an array. Where there is neither picture nor text nor list, the
-    columns of numbers together are `x`. Missing values are an error with their count.
+    Columns of numbers are the features of `x`, standardised by the rows that are trained on.
+    Columns of a few different strings become categories, one feature each (`colour=red`). A column
+    called `label` or `labels` is the class; one called like another target (`target`, `y`,
+    `class`, ...) is refused until `labels` or `drop` says what it is. A column of row numbers
+    without a name, as pandas writes it, is left out.
 
     Args:
-        path: the file.
-        size, cache: as for a folder of pictures.
+        path: `.csv` or `.tsv` in UTF-8, gzipped or not.
+        labels: the column of classes.
+        drop: columns to leave out.
+        text: the column of texts, which then are the input.
+        image: the column of paths of images beside the table, which then are the input.
+        standardise: False leaves the features as they are.
+        header: whether the first line has the names; otherwise they are c0, c1, ...
+        size: bring images to `size` x `size`.
+        outside: allow paths of images outside the folder of the table.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "t.csv"
+        >>> _ = path.write_text("a,colour,kind\\n1,red,u\\n3,blue,v\\n5,red,u\\n7,red,v\\n")
+        >>> data = read_csv(path, labels="kind")
+        >>> data.scaling.names, data.class_names
+        (('a', 'colour=blue', 'colour=red'), ('u', 'v'))
+        >>> data.column("x")[:, 0].round(2)
+        array([-1.34, -0.45,  0.45,  1.34], dtype=float32)
     """
     path = Path(path)
+    roles = roles_of(labels, drop, text, image, standardise)
+    columns, numbers = _csv_columns(path, header)
+    return assemble(columns, _stem(path), roles, path.parent, size, outside, lines=numbers)
+
+
+def read_feather(
+    path: str | Path,
+    labels: str | None = None,
+    drop: Sequence[str] = (),
+    text: str | None = None,
+    image: str | None = None,
+    standardise: bool = True,
+    size: int | None = None,
+    outside: bool = False,
+) -> Dataset:
+    """Read a table from a feather or arrow file; see `read_csv` for the roles of columns."""
+    path = Path(path)
     need(path.is_file(), lambda: f"`{path}` is not there.")
+    arrow = bring("pyarrow", "Reading feather", PARQUET)
+    feather = bring("pyarrow.feather", "Reading feather", PARQUET)
+    try:
+        table = feather.read_table(path, memory_map=True)
+        fits(f"`{path}`", table.nbytes)
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        if isinstance(error, ChiaroError):
+            raise
+        raise InputError(f"`{path}` cannot be read as feather: {_first_line(error)}") from error
+    roles = roles_of(labels, drop, text, image, standardise)
+    return _from_arrow(table, _stem(path), roles, path.parent, size, outside)
+
+
+def read_parquet(
+    path: str | Path,
+    size: int | None = None,
+    cache: bool = False,
+    labels: str | None = None,
+    drop: Sequence[str] = (),
+    text: str | None = None,
+    image: str | None = None,
+    standardise: bool = True,
+    buffer: int | None = None,
+    outside: bool = False,
+) -> Dataset:
+    """Read a table from parquet files.
+
+    `image`/`img` (encoded bytes, or Hugging Face's struct of bytes and path) are the images,
+    `label` the classes, `text` the texts, `caption` (a string or a list of them) texts and
+    captions. Lists of equal length become rows of an array. Where there is neither image nor text
+    nor list, the columns are features: see `read_csv`. Missing values are an error with their
+    count; a column of another kind is refused until it is dropped.
+
+    Args:
+        path: a file; or several, as for `shards`, which are put one after the other.
+        size, cache: as for a folder of images.
+        labels, drop, text, image, standardise, outside: as for `read_csv`.
+        buffer: read images from the files by groups of rows instead of keeping them in memory;
+            an epoch then goes group by group, shuffling among this many samples (`BlockOrder`).
+            None does so where the images take more than a quarter of the memory limit.
+    """
     parquet = bring("pyarrow.parquet", "Reading parquet", PARQUET)
     arrow = bring("pyarrow", "Reading parquet", PARQUET)
+    parts = [part.local() for part in shards(path, ".parquet")]
+    for part in parts:
+        need(part.is_file(), lambda part=part: f"`{part}` is not there.")
+    roles = roles_of(labels, drop, text, image, standardise)
+    name, root = _stem(Path(str(path))), Path(parts[0]).parent
     try:
-        table = parquet.read_table(path)
-    except (arrow.ArrowException, OSError) as error:
-        raise InputError(f"`{path}` cannot be read as parquet: {error}") from error
-    return _from_table(table, path.name.split(".")[0], size, cache)
+        files = [parquet.ParquetFile(part) for part in parts]
+        lazy = _lazy_images(files, roles, buffer)
+        keep = [n for n in files[0].schema_arrow.names if n != lazy]
+        table = _read_groups(arrow, parts, files, keep)
+        split_images = None
+        if lazy is not None:
+            sizes = [
+                file.metadata.row_group(g).num_rows
+                for file in files
+                for g in range(file.metadata.num_row_groups)
+            ]
+            split_images = RowGroups(parts, lazy, np.array(sizes, np.int64), root, outside)
+    except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        if isinstance(error, ChiaroError):
+            raise
+        raise InputError(f"`{path}` cannot be read as parquet: {_first_line(error)}") from error
+    data = _from_arrow(table, name, roles, root, size, outside, cache=cache, images=split_images)
+    if split_images is None:
+        return data
+    blocks = Blocks(split_images.sizes, buffer or 4096)
+    return dataclasses.replace(data, blocks=blocks if not data.skipped else None)
 
 
-def read_hugging_face(path: str | Path, size: int | None = None, cache: bool = False) -> Dataset:
-    """A data set that `datasets` saved with `save_to_disk`; nothing is fetched from the network."""
+def read_hugging_face(
+    path: str | Path,
+    size: int | None = None,
+    cache: bool = False,
+    labels: str | None = None,
+    drop: Sequence[str] = (),
+    text: str | None = None,
+    image: str | None = None,
+    standardise: bool = True,
+) -> Dataset:
+    """Read a data set that `datasets` saved with `save_to_disk`; the network is not used."""
     datasets = bring("datasets", "Reading a Hugging Face data set", DATASETS)
     need(Path(path).is_dir(), lambda: f"`{path}` is not a folder that is there.")
     try:
         loaded = datasets.load_from_disk(str(path))
-    except (OSError, ValueError, KeyError) as error:
+        _complete(Path(path), loaded)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if isinstance(error, ChiaroError):
+            raise
         raise InputError(f"`{path}` cannot be read as a saved data set: {error}") from error
-    return from_hugging_face(loaded, Path(path).name, size, cache)
+    return from_hugging_face(
+        loaded, Path(path).name, size, cache, labels, drop, text, image, standardise
+    )
 
 
 def from_hugging_face(
-    loaded: Any, name: str = "data", size: int | None = None, cache: bool = False
+    loaded: Any,
+    name: str = "data",
+    size: int | None = None,
+    cache: bool = False,
+    labels: str | None = None,
+    drop: Sequence[str] = (),
+    text: str | None = None,
+    image: str | None = None,
+    standardise: bool = True,
 ) -> Dataset:
-    """A `datasets.Dataset`, or a `DatasetDict` with `train` and `test` (or `validation`)."""
+    """Convert a `datasets.Dataset`, or a `DatasetDict` with `train` and `test` (or `validation`).
+
+    Args:
+        loaded: the data set.
+        name: what to call it.
+        size, cache: as for a folder of images.
+        labels, drop, text, image, standardise: as for `read_csv`.
+    """
+    roles = roles_of(labels, drop, text, image, standardise)
     if not isinstance(loaded, Mapping):
-        return _from_table(loaded.with_format("arrow")[:], name, size, cache)
+        table = loaded.with_format("arrow")[:]
+        return _from_arrow(table, name, roles, None, size, True, cache=cache)
     sides = [next((s for s in names if s in loaded), "") for names in _SIDES]
     need(
         all(sides),
@@ -81,125 +236,287 @@ def from_hugging_face(
     arrow = bring("pyarrow", "Reading a Hugging Face data set", DATASETS)
     tables = [loaded[side].with_format("arrow")[:] for side in sides]
     split = np.repeat(np.arange(2, dtype=np.uint8), [len(table) for table in tables])
-    return _from_table(arrow.concat_tables(tables), name, size, cache, split)
+    table = arrow.concat_tables(tables)
+    return _from_arrow(table, name, roles, None, size, True, cache=cache, split=split)
 
 
 _SIDES = (SPLITS[:1], ("test", "validation", "valid"))
 
 
-def _from_table(
+def from_frame(
+    frame: Any,
+    labels: str | None = None,
+    drop: Sequence[str] = (),
+    text: str | None = None,
+    image: str | None = None,
+    standardise: bool = True,
+    name: str = "table",
+    size: int | None = None,
+) -> Dataset:
+    """Convert a pandas or polars data frame, or an arrow table; the pandas index is left out.
+
+    Args:
+        frame: the table.
+        labels, drop, text, image, standardise: as for `read_csv`.
+        name: what to call the data set.
+        size: bring images to `size` x `size`.
+    """
+    roles = roles_of(labels, drop, text, image, standardise)
+    if hasattr(frame, "column_names") and hasattr(frame, "schema"):
+        return _from_arrow(frame, name, roles, None, size, True)
+    need(
+        hasattr(frame, "columns") and hasattr(frame, "__getitem__"),
+        lambda: f"`from_frame` needs a data frame; received `{type(frame).__name__}`.",
+    )
+    names = [str(one) for one in frame.columns]
+    repeated = sorted({one for one in names if names.count(one) > 1})
+    need(not repeated, lambda: f"`{name}` has two columns called {repeated[:5]}.")
+    columns = {
+        str(one): cell_values(str(one), name, frame[one].to_numpy())
+        for one in frame.columns
+        if str(one) not in roles.drop
+    }
+    check_roles(roles, names, name)
+    return assemble(columns, name, roles, None, size, True)
+
+
+# ---- columns of arrays ----
+
+
+def _csv_columns(path: Path, header: bool) -> tuple[dict[str, Values], list[int]]:
+    block = read_unzipped(path)
+    try:
+        content = block.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = block.count(b"\n", 0, error.start) + 1
+        raise InputError(f"`{path}` needs UTF-8; line {line} has another code.") from None
+    first = content.partition("\n")[0]
+    tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
+    marks = {mark: first.count(mark) for mark in ("\t", ";", ",")}
+    separator = "\t" if tabs else max(marks, key=lambda mark: marks[mark])
+    before = csv.field_size_limit(MAX_CELL)
+    try:
+        reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
+        rows, numbers = [], []
+        for row in reader:
+            if row:
+                rows.append(row)
+                numbers.append(reader.line_num)
+    except csv.Error as error:
+        raise InputError(f"`{path}` is damaged at line {reader.line_num}: {error}.") from None
+    finally:
+        csv.field_size_limit(before)
+    need(len(rows) > int(header), lambda: f"`{path}` has no rows.")
+    names = [cell.strip() for cell in rows[0]] if header else [f"c{i}" for i in range(len(rows[0]))]
+    for number, row in zip(numbers, rows, strict=True):
+        if len(row) != len(names):
+            raise InputError(
+                f"`{path}` needs {len(names)} cells in each line; line {number} has {len(row)}."
+            )
+    if header:
+        need(
+            not all(_is_number(name) for name in names),
+            lambda: (
+                f"The first line of `{path}` needs the names of the columns; it has numbers. Pass "
+                "`header=False` if there are none."
+            ),
+        )
+        rows, numbers = rows[1:], numbers[1:]
+    columns: dict[str, Values] = {}
+    for at, name in enumerate(names):
+        cells = [row[at].strip() for row in rows]
+        if name in ("", "Unnamed: 0") and cells == [str(i) for i in range(len(cells))]:
+            continue  # the index that pandas writes
+        need(bool(name), lambda at=at: f"Column {at + 1} of `{path}` needs a name.")
+        need(name not in columns, lambda name=name: f"`{path}` has two columns called `{name}`.")
+        columns[name] = _typed(cells)
+    return columns, numbers
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _typed(cells: list[str]) -> NDArray[Any]:
+    """Numbers where every cell that is not missing is one (a missing one is NaN), else strings."""
+    known = [cell for cell in cells if cell.lower() not in MISSING]
+    try:
+        np.array(known, dtype=np.float64)
+    except ValueError:
+        return batch_of_objects(cells)
+    filled = ["nan" if cell.lower() in MISSING else cell for cell in cells]
+    if not known:
+        return batch_of_objects(cells)
+    try:
+        return np.array([int(cell) for cell in cells], np.int64)
+    except (ValueError, OverflowError):
+        return np.array(filled, dtype=np.float64)
+
+
+# ---- arrow ----
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).split("\n")[0][:300] or type(error).__name__
+
+
+def _stem(path: Path) -> str:
+    return path.name.split(".")[0].split("{")[0] or "table"
+
+
+def _read_groups(arrow: Any, parts: list[Path], files: list[Any], keep: list[str]) -> Any:
+    """All rows of some columns, group by group, within the memory limit."""
+    tables, taken = [], 0
+    for part, file in zip(parts, files, strict=True):
+        declared = file.metadata.num_rows
+        rows = 0
+        for group in range(file.metadata.num_row_groups):
+            about = file.metadata.row_group(group)
+            known = [about.column(c) for c in range(about.num_columns)]
+            size = sum(
+                c.total_uncompressed_size for c in known if c.path_in_schema.split(".")[0] in keep
+            )
+            fits(f"`{part}`", taken + max(size, 0))
+            for batch in file.iter_batches(256, row_groups=[group], columns=keep):
+                rows += len(batch)
+                taken += batch.nbytes
+                fits(f"`{part}`", taken)
+                tables.append(arrow.Table.from_batches([batch]))
+        need(
+            rows == declared or not keep,
+            lambda part=part, rows=rows, declared=declared: (
+                f"`{part}` declares {declared} rows and has {rows}. It is damaged."
+            ),
+        )
+    if not tables:
+        return files[0].schema_arrow.empty_table().select(keep)
+    return arrow.concat_tables(tables)
+
+
+def _lazy_images(files: list[Any], roles: Roles, buffer: int | None) -> str | None:
+    """The column of images if it is to stay in the files: if asked for, or if it is large."""
+    schema = files[0].schema_arrow
+    named = [roles.image] if roles.image else [n for n in schema.names if n in IMAGES]
+    column = next((n for n in named if n in schema.names), None)
+    if column is None or not is_encoded(schema.field(column).type):
+        return None
+    if buffer is not None:
+        return column
+    size = 0
+    for file in files:
+        for group in range(file.metadata.num_row_groups):
+            about = file.metadata.row_group(group)
+            columns = (about.column(c) for c in range(about.num_columns))
+            size += sum(
+                c.total_uncompressed_size
+                for c in columns
+                if c.path_in_schema.split(".")[0] == column
+            )
+    try:
+        fits(column, 4 * size)
+    except InputError:
+        return column
+    return None
+
+
+def _from_arrow(
     table: Any,
     name: str,
+    roles: Roles,
+    root: Path | None,
     size: int | None,
-    cache: bool,
+    outside: bool,
+    cache: bool = False,
     split: NDArray[np.uint8] | None = None,
+    images: RowGroups | None = None,
 ) -> Dataset:
-    need(len(table) > 0, lambda: f"`{name}` has no rows.")
-    columns: dict[str, Column] = {}
-    rows = np.arange(len(table))
-    skipped: tuple[Skipped, ...] = ()
-    for original in table.column_names:
-        column = table.column(original)
+    names = list(table.column_names)
+    check_roles(roles, [*names, *([images.column] if images else [])], name)
+    index = _pandas_index(table)
+    columns: dict[str, Values] = {}
+    for one in names:
+        if one in roles.drop or one in index:
+            continue
+        column = table.column(one)
         need(
             column.null_count == 0,
-            lambda original=original, column=column: (
-                f"`{original}` of `{name}` needs a value in each of {len(table)} rows; "
+            lambda one=one, column=column: (
+                f"`{one}` of `{name}` needs a value in each of {len(table)} rows; "
                 f"{column.null_count} are missing."
             ),
         )
-        role = ROLES.get(original, original)
-        if _is_picture(column):
-            names = [f"row {row}" for row in range(len(table))]
-            pictures = Pictures(_Cells(column), size)
-            columns["images"], rows, skipped = load_pictures(pictures, names, cache=cache)
-            need(
-                len(rows) > 0, lambda: f"None of the {len(table)} pictures of `{name}` can be read."
-            )
-        elif (array := _array(column)) is not None:
-            if role == "captions":
-                several = [(one,) if isinstance(one, str) else tuple(one) for one in array]
-                columns["captions"] = batch_of_objects(several)
-                columns["texts"] = batch_of_objects(texts[0] if texts else "" for texts in several)
-            else:
-                columns[role] = array
-    if split is not None:
-        columns["split"] = split
-    if len(rows) < len(table):
-        columns = {k: v if k == "images" else v[rows] for k, v in columns.items()}
-    names_of = _class_names(table)
-    columns = _stacked(columns)
-    return Dataset(
-        columns,
-        name,
-        names_of.get("labels", ()),
-        names_of.get("coarse_labels", ()),
-        skipped=skipped,
+        columns[one] = _from_column(one, name, column, root, outside)
+    if images is not None:
+        columns[images.column] = images
+    return assemble(
+        columns, name, roles, root, size, outside, cache, split, _class_names(table, roles)
     )
 
 
-def _stacked(columns: dict[str, Column]) -> dict[str, Column]:
-    """Columns of numbers side by side as `x`, where nothing else is an input."""
-    rich = [k for k, v in columns.items() if not isinstance(v, np.ndarray) or v.ndim > 1]
-    rich += [k for k in ("images", "texts", "captions", "x") if k in columns]
-    described = {"labels", "coarse_labels", "ids", "split", "groups"}
-    plain = [k for k, v in columns.items() if k not in described and isinstance(v, np.ndarray)]
-    plain = [k for k in plain if columns[k][np.arange(1)].dtype.kind in "biuf"]
-    if rich or not plain:
-        return columns
-    x = np.stack([np.asarray(columns[k], np.float32) for k in plain], axis=1)
-    return {"x": x, **{k: v for k, v in columns.items() if k not in plain}}
+def _pandas_index(table: Any) -> set[str]:
+    """The columns that hold the index of a pandas frame."""
+    noted = (table.schema.metadata or {}).get(b"pandas")
+    try:
+        index = json.loads(noted)["index_columns"] if noted else []
+        return {one for one in index if isinstance(one, str)}
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return {n for n in table.column_names if re.fullmatch(r"__index_level_\d+__", n)}
 
 
-class _Cells:
-    """Encoded pictures in a table's column, by row."""
-
-    def __init__(self, column: Any) -> None:
-        self.column = column
-
-    def __len__(self) -> int:
-        return len(self.column)
-
-    def __getitem__(self, row: int, /) -> bytes | str:
-        cell = self.column[row].as_py()
-        if isinstance(cell, dict):
-            cell = cell.get("bytes") or cell.get("path") or b""
-        return cell
-
-
-def _is_picture(column: Any) -> bool:
-    kind = str(column.type)
-    return kind in ("binary", "large_binary") or (kind.startswith("struct") and "bytes:" in kind)
-
-
-def _array(column: Any) -> NDArray[Any] | None:
-    """The column as an array; None for kinds that no model could use."""
-    kind = str(column.type)
-    if kind in ("string", "large_string"):
-        return batch_of_objects(column.to_pylist())
-    if "list" in kind:
-        values = column.to_pylist()
-        if any(isinstance(one, str) for value in values for one in value[:1]):
-            return batch_of_objects(tuple(value) for value in values)
-        try:
-            stacked = np.array(values)
-        except ValueError:  # rows of unequal length
-            return None
-        return stacked if stacked.dtype.kind in "biuf" else None
-    array = column.to_numpy()
-    return array if array.dtype.kind in "biufM" else None
+def _from_column(column: str, name: str, cells: Any, root: Path | None, outside: bool) -> Values:
+    arrow = bring("pyarrow", "Reading parquet", PARQUET)
+    try:
+        if str(cells.type).startswith("dictionary"):
+            cells = cells.cast(cells.type.value_type)
+        kind = str(cells.type)
+        if kind.startswith("decimal"):
+            cells = cells.cast(arrow.float64())
+        if is_encoded(cells.type):
+            return EncodedCells(cells, root, outside)
+        if "string" in kind and "list" not in kind and "struct" not in kind:
+            return batch_of_objects(cells.to_pylist())
+        if "list" in kind:
+            return listed(column, name, cells.to_pylist())
+        return cells.to_numpy()
+    except (arrow.ArrowException, ValueError, UnicodeError, OverflowError) as error:
+        if isinstance(error, ChiaroError):
+            raise
+        raise InputError(f"`{column}` of `{name}` cannot be read: {_first_line(error)}") from error
 
 
-def _class_names(table: Any) -> dict[str, tuple[str, ...]]:
-    """Names of labels, which Hugging Face keeps in the schema."""
+def _class_names(table: Any, roles: Roles) -> dict[str, tuple[str, ...]]:
+    """Names of labels, which Hugging Face keeps in the schema, by column."""
     noted = (table.schema.metadata or {}).get(b"huggingface")
     if noted is None:
         return {}
     try:
         features = json.loads(noted)["info"]["features"]
         return {
-            ROLES.get(name, name): tuple(map(str, feature["names"]))
+            name: tuple(map(str, feature["names"]))
             for name, feature in features.items()
             if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"The table's notes on its labels are damaged: {error}") from error
+
+
+def _complete(path: Path, loaded: Any) -> None:
+    """Compare the rows of a saved data set with the number that its description declares."""
+    for side, part in loaded.items() if isinstance(loaded, Mapping) else (("", loaded),):
+        info = path / side / "dataset_info.json"
+        if not info.is_file():
+            continue
+        splits = json.loads(info.read_text()).get("splits") or {}
+        for one in splits.values():
+            declared = one.get("num_examples")
+            single = len(splits) == 1 and type(declared) is int and not part._indices
+            need(
+                not single or declared == len(part),
+                lambda declared=declared, part=part: (
+                    f"`{path}` declares {declared} rows and has {len(part)}. It is damaged."
+                ),
+            )

@@ -1,0 +1,156 @@
+"""Cells of tables: what a column holds, and images that lie encoded in one."""
+
+from __future__ import annotations
+
+import decimal
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chiaroscuro.artifacts.bounded import fits
+from chiaroscuro.data.dataset import batch_of_objects
+from chiaroscuro.data.extras import bring
+from chiaroscuro.data.places import inside
+from chiaroscuro.errors import InputError, need
+
+__all__ = [
+    "MISSING",
+    "PARQUET",
+    "EncodedCells",
+    "RowGroups",
+    "Values",
+    "cell_values",
+    "is_encoded",
+    "listed",
+]
+
+MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+"""Cells of text, in lower case, that stand for a missing value."""
+
+PARQUET = "'chiaroscuro[parquet]'"
+
+Values = Any
+"""An array of numbers, of dates, or of objects that are all strings, tuples of strings or bytes; or
+`EncodedCells`."""
+
+
+def cell_values(column: str, name: str, array: NDArray[Any]) -> Values:
+    """A column of a data frame as one of the kinds that are known here."""
+    if array.dtype.kind in "biufM":
+        return array
+    if array.dtype.kind in "UST" or type(array.dtype).__name__ == "StringDType":
+        return batch_of_objects(str(one) for one in array.tolist())
+    if array.dtype != object:
+        return array  # refused by its role, with its name
+    cells = array.tolist()
+    missing = sum(_is_missing(one) for one in cells)
+    need(
+        missing == 0,
+        lambda: (
+            f"`{column}` of `{name}` needs a value in each of {len(cells)} rows; {missing} are "
+            "missing. Fill them, or leave the column out with `drop`."
+        ),
+    )
+    if all(isinstance(one, str | bytes) for one in cells):
+        return array
+    if all(isinstance(one, bool | int | float | decimal.Decimal | np.number) for one in cells):
+        return np.array([float(one) for one in cells])
+    if all(isinstance(one, dict) and "bytes" in one for one in cells):
+        return array
+    if all(isinstance(one, list | tuple | np.ndarray) for one in cells):
+        return listed(column, name, [list(one) for one in cells])
+    return array
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float) and value != value
+
+
+def listed(column: str, name: str, cells: list[list[Any]]) -> NDArray[Any]:
+    if any(isinstance(one, str) for cell in cells for one in cell[:1]):
+        return batch_of_objects(tuple(cell) for cell in cells)
+    lengths = {len(cell) for cell in cells}
+    need(
+        len(lengths) == 1,
+        lambda: (
+            f"The lists in `{column}` of `{name}` need one length; they have {min(lengths)} to "
+            f"{max(lengths)}. Pad them, or leave the column out with `drop=['{column}']`."
+        ),
+    )
+    try:
+        return np.array(cells)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"The lists in `{column}` of `{name}` are no array: {error}") from None
+
+
+class RowGroups:
+    """Encoded images in groups of rows of parquet files; the last groups read are kept."""
+
+    def __init__(
+        self,
+        parts: list[Path],
+        column: str,
+        sizes: NDArray[np.int64],
+        root: Path,
+        outside: bool,
+    ) -> None:
+        self.parts, self.column, self.sizes = parts, column, sizes
+        self.root, self.outside = root, outside
+        self.ends = np.cumsum(sizes)
+
+    def __len__(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def __getitem__(self, row: int, /) -> bytes | Path:
+        group = int(np.searchsorted(self.ends, row, side="right"))
+        cells = _group(tuple(map(str, self.parts)), self.column, group)
+        inner = row - int(self.ends[group] - self.sizes[group])
+        return _encoded(cells[inner].as_py(), self.root, self.outside)
+
+
+@functools.lru_cache(maxsize=4)
+def _group(parts: tuple[str, ...], column: str, group: int) -> Any:
+    parquet = bring("pyarrow.parquet", "Reading parquet", PARQUET)
+    for part in parts:
+        file = parquet.ParquetFile(part)
+        if group < file.metadata.num_row_groups:
+            fits(f"`{part}`", file.metadata.row_group(group).total_byte_size)
+            return file.read_row_group(group, columns=[column]).column(0)
+        group -= file.metadata.num_row_groups
+    raise InputError(f"`{parts[-1]}` has fewer groups of rows than when it was opened.")
+
+
+class EncodedCells:
+    """Encoded images in a column of arrow, by row."""
+
+    def __init__(self, column: Any, root: Path | None, outside: bool) -> None:
+        self.column, self.root, self.outside = column, root, outside
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __getitem__(self, row: int, /) -> bytes | Path:
+        cell = self.column[row]
+        cell = cell.as_py() if hasattr(cell, "as_py") else cell
+        return _encoded(cell, self.root, self.outside)
+
+
+def _encoded(cell: Any, root: Path | None, outside: bool) -> bytes | Path:
+    if isinstance(cell, Mapping):
+        cell = cell.get("bytes") or cell.get("path") or b""
+    if isinstance(cell, str):
+        return inside((root or Path()) / cell, root or Path(), outside)
+    if not isinstance(cell, bytes):
+        raise InputError(f"an image needs bytes or a path; it is a {type(cell).__name__}")
+    return cell
+
+
+def is_encoded(kind: Any) -> bool:
+    text = str(kind)
+    return text in ("binary", "large_binary") or (text.startswith("struct") and "bytes:" in text)
