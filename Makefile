@@ -12,8 +12,8 @@ XVENV  := .venv-extras
 XBIN   := $(XVENV)/bin
 XSTAMP := $(XVENV)/.stamp
 XPINS  := constraints/extras.txt
-EXTRAS := datasets faiss fast mlflow notebook onnx parquet ray tensorboard timm torchvision \
-	transformers umap wandb word2vec
+EXTRAS := datasets faiss mlflow notebook onnx parquet polars ray tensorboard timm torchvision \
+	transformers umap wandb webdataset word2vec
 XPIP    = $(XBIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -c $(XPINS)
 
 # Debian splits ensurepip off into python3-venv; without it, the system's pip fills the new venv

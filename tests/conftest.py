@@ -8,7 +8,6 @@ import pytest
 
 # the module to import for each extra of pyproject.toml, where the two differ
 MODULES = {
-    "fast": "numba",
     "parquet": "pyarrow",
     "word2vec": "gensim",
     "onnx": "onnxruntime",

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pickle
 import struct
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -92,6 +93,17 @@ def test_an_array_must_have_its_bytes(tmp_path):
     (tmp_path / "p").write_bytes(whole.replace(b"K\x02K\x03\x86", b"K\x02K\x09\x86"))
     with pytest.raises(InputError, match=r"shape \(2, 9\) 6 bytes instead of 18"):
         read_pickle(tmp_path / "p")
+
+
+def test_a_far_place_in_the_memo_takes_no_memory(tmp_path):
+    """Where `pickle.Unpickler` itself would make a list of 2^31 places."""
+    (tmp_path / "p").write_bytes(b"\x80\x02]r\xff\xff\xff\x7f.")
+    tracemalloc.start()
+    try:
+        assert read_pickle(tmp_path / "p") == []
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.binary(max_size=40), st.integers(0, 200))

@@ -1,4 +1,4 @@
-"""One picture, however it is made: the naive formulas, torch, C and numba; and how C is found."""
+"""One picture, however it is made: the naive formulas, torch and C; and how C is found."""
 
 import threading
 
@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from chiaroscuro.errors import InputError
-from chiaroscuro.views import SimCLR, backend, compiled, jit, reference, render
+from chiaroscuro.views import SimCLR, backend, compiled, reference, render
 from chiaroscuro.views.render import in_threads
 from views import naive
 
@@ -50,7 +50,6 @@ needs_c = pytest.mark.skipif(not LIBRARY, reason=compiled.why_not() or "c is tur
 BACKENDS = [
     pytest.param("torch"),
     pytest.param("c", marks=needs_c),
-    pytest.param("numba", marks=pytest.mark.extra("fast")),
 ]
 
 
@@ -217,16 +216,28 @@ def test_threads_layouts_and_sizes(name, monkeypatch):
         assert (row == drawn[i]).all()
 
 
-def test_the_loops_without_numba():
-    x = images(3, 3, 6, 7)
-    policy = SimCLR(5, blur=1.0, kernel=3, solarise=0.5, jitter=1.0)
-    rows = parameters(policy, x)
-    full = policy.explicit()
-    out = np.zeros((3, 3, 5, 5), dtype=np.float32)
-    recipe = (5, 3, True, full.threshold)
-    one, zero = np.ones(3, np.float32), np.zeros(3, np.float32)
-    jit.loops(x.numpy(), tuple(rows[name] for name in jit.COLUMNS), recipe, one, zero, out)
-    assert np.abs(out - reference.render(policy, x, rows).numpy()).max() < SAME
+@pytest.mark.parametrize("channels", [2, 4, 13])
+def test_any_number_of_channels_without_colours(channels):
+    """Crop, flip, brightness, contrast, blur and solarise treat each channel alike."""
+    policy = SimCLR(8, saturation=0, hue=0, grayscale=0, blur=0.5, kernel=3, solarise=0.3)
+    x = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (5, channels, 11, 9), np.uint8))
+    got, rows = policy(x, range(5))
+    assert got.shape == (5, channels, 8, 8)
+    same = x[:, :1].expand(-1, channels, -1, -1).contiguous()  # every channel equal: as one channel
+    alone = render(policy, x[:, :1].contiguous(), rows)
+    assert torch.allclose(render(policy, same, rows), alone.expand_as(got), atol=SAME)
+    floats = render(policy, x.double() / 255, rows)
+    assert torch.allclose(got.double(), floats, atol=SAME)
+    assert policy.plain(x).shape == (5, channels, 8, 8)
+
+
+def test_colours_need_rgb():
+    x = torch.zeros(2, 4, 8, 8, dtype=torch.uint8)
+    sentence = r"saturation=0.4, hue=0.1, grayscale=0.2 needs images in RGB; received 4 channels"
+    with pytest.raises(InputError, match=sentence):
+        SimCLR.large(8)(x, range(2))
+    with pytest.raises(InputError, match="1 to 13 channels"):
+        SimCLR.large(8)(torch.zeros(2, 14, 8, 8, dtype=torch.uint8), range(2))
 
 
 def test_floats_take_the_reference_and_keep_their_precision():
@@ -308,15 +319,12 @@ def test_a_damaged_library_is_built_again(fresh, damage):
 
 def test_no_compiler_falls_back(fresh, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(jit, "available", lambda: False)
     assert backend().name == "torch"
-    assert "no C compiler was found; numba is not installed" in backend().why
+    assert "no C compiler was found" in backend().why
     policy, x = SimCLR(8), images()
     got, rows = policy(x, range(6))
     assert torch.equal(got, reference.render(policy, x, rows))
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(jit, "available", lambda: True)
-    assert backend().name == "numba"
     monkeypatch.setenv(compiled.VARIABLE, "c")
     with pytest.raises(InputError, match="no C compiler was found"):
         backend()
@@ -327,7 +335,6 @@ def test_a_compiler_that_fails_falls_back(fresh, monkeypatch, tmp_path):
     compiler.write_text("#!/bin/sh\necho 'boom 77' >&2\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
-    monkeypatch.setattr(jit, "available", lambda: False)
     assert backend().name == "torch"
     assert "cc failed: boom 77" in backend().why
 
@@ -353,10 +360,6 @@ def test_forcing_a_backend(fresh, monkeypatch):
     monkeypatch.setenv(compiled.VARIABLE, "torch")
     assert backend().why == "CHIARO_VIEWS=torch"
     assert compiled.library() is None
-    monkeypatch.setattr(jit, "available", lambda: False)
-    monkeypatch.setenv(compiled.VARIABLE, "numba")
-    with pytest.raises(InputError, match="numba is not installed"):
-        backend()
     monkeypatch.setenv(compiled.VARIABLE, "fortran")
     with pytest.raises(InputError, match="fortran"):
         backend()

@@ -243,7 +243,7 @@ def test_the_central_box_is_torchvisions():
         (lambda: SimCLR(32, kernel=4), "4"),
         (lambda: SimCLR(4, kernel=9), "9"),
         (lambda: SimCLR(32, mean=(0.5,)), "0.5"),
-        (lambda: SimCLR(32, mean=(0.5, 0.5), std=(1.0, 1.0)), "1 or 3"),
+        (lambda: SimCLR(32, mean=(0.5,) * 14, std=(1.0,) * 14), "1 to 13"),
         (lambda: SimCLR(32, mean=(0.5,), std=(0.0,)), "0.0"),
         (lambda: SimCLR(8)(torch.zeros(2, 3, 8, 8, dtype=torch.int64), [0, 1]), "int64"),
         (lambda: SimCLR(8)(torch.zeros(2, 8, 8, 3, dtype=torch.uint8), [0, 1]), "permute"),

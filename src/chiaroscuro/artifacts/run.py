@@ -30,7 +30,7 @@ __all__ = ["RUN_FORMAT", "History", "Run", "environment"]
 RUN_FORMAT = 1
 """The `format` of `settings.toml`, `environment.json` and `diagnosis.json`."""
 
-_PACKAGES = ("numpy", "torch", "safetensors", "scikit-learn", "scipy", "numba", "torchvision")
+_PACKAGES = ("numpy", "torch", "safetensors", "scikit-learn", "scipy", "torchvision")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED")
 _SETTINGS_BYTES = 16 << 20
 _OURS = {"environment.json", "history.jsonl", "checkpoints", "embeddings"}

@@ -1,9 +1,10 @@
-"""Reads pickles of plain data and numpy arrays without running them.
+"""Read pickles of plain data and numpy arrays without running them.
 
 A pickle is a program for a small stack machine, and the machine may call any function there is.
 This one knows only the instructions that build dictionaries, lists, tuples, strings, numbers and
 arrays; a few names of numpy are recognised as *names* and never imported or called. Everything else
-is refused.
+is refused. A restricted `pickle.Unpickler` would not do: it keeps its memo in a list that an
+instruction of five bytes makes 34 GB long.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.errors import ChiaroError, InputError
 
 __all__ = ["read_pickle"]
@@ -91,7 +93,7 @@ def read_pickle(path: str | Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # damaged text may hold odd escapes: nobody's warning
-            for opcode, argument, position in pickletools.genops(path.read_bytes()):
+            for opcode, argument, position in pickletools.genops(read_regular(path)):
                 at = position or 0
                 if opcode.name == "STOP":
                     return _plain(machine.finish())

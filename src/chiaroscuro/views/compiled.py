@@ -30,9 +30,9 @@ from chiaroscuro.errors import need
 __all__ = ["VARIABLE", "Library", "forced", "library", "why_not"]
 
 VARIABLE = "CHIARO_VIEWS"
-"""The environment variable that forces a backend: `c`, `numba` or `torch`."""
+"""The environment variable that forces a backend: `c` or `torch`."""
 
-_CHOICES = ("c", "numba", "torch")
+_CHOICES = ("c", "torch")
 _SOURCE = Path(__file__).with_name("native.c")
 # no -ffast-math: linked into a library it would flush denormal numbers in the whole process
 _FLAGS = (

@@ -129,9 +129,12 @@ def resize_matrix(source: int, size: int, antialias: bool) -> np.ndarray:
 
 
 def grayscale(x: Tensor) -> Tensor:
-    """0.2989 r + 0.587 g + 0.114 b, as (n, 1, h, w); a picture of one channel is its own."""
-    if x.shape[1] == 1:
-        return x
+    """Return 0.2989 r + 0.587 g + 0.114 b, as (n, 1, h, w); the mean of channels that are not RGB.
+
+    An image of one channel is its own.
+    """
+    if x.shape[1] != 3:
+        return x.mean(dim=1, keepdim=True)
     r, g, b = x.unbind(1)
     return (0.2989 * r + 0.587 * g + 0.114 * b)[:, None]
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from chiaroscuro.errors import InputError, need
-from chiaroscuro.views import compiled, jit, reference
+from chiaroscuro.views import compiled, reference
 from chiaroscuro.views.view import from_array, located
 
 if TYPE_CHECKING:
@@ -33,29 +33,24 @@ class Backend:
 
 
 def backend() -> Backend:
-    """The fast backend in use: `c` if it compiles here, else `numba` if installed, else `torch`.
+    """Return the backend in use: `c` if it compiles here, else `torch`.
 
-    All three make the same pictures of the same parameters, to 2e-5. The environment variable
-    `CHIARO_VIEWS` (`c`, `numba` or `torch`) forces one, and it is an error if that one cannot be
-    had. Floats and other devices always take `torch`.
+    Both make the same images of the same parameters, to 2e-5. The environment variable
+    `CHIARO_VIEWS` (`c` or `torch`) forces one, and it is an error if that one cannot be had.
+    Floats, images of other than 1 or 3 channels and other devices always take `torch`.
 
     Example:
-        >>> backend().name in ("c", "numba", "torch")
+        >>> backend().name in ("c", "torch")
         True
     """
     choice = compiled.forced()
     if choice == "torch":
         return Backend("torch", f"{compiled.VARIABLE}=torch")
-    if choice in (None, "c"):
-        library = compiled.library()
-        if library:
-            return Backend("c", f"built by {library.how}")
-        need(choice is None, lambda: _unavailable("c", compiled.why_not()))
-    if jit.available():
-        forced = f"{compiled.VARIABLE}=numba" if choice else f"{compiled.why_not()}; numba is here"
-        return Backend("numba", forced)
-    need(choice is None, lambda: _unavailable("numba", "numba is not installed"))
-    return Backend("torch", f"{compiled.why_not()}; numba is not installed")
+    library = compiled.library()
+    if library:
+        return Backend("c", f"built by {library.how}")
+    need(choice is None, lambda: _unavailable("c", compiled.why_not()))
+    return Backend("torch", compiled.why_not())
 
 
 def _unavailable(name: str, why: str) -> str:
@@ -90,12 +85,14 @@ def pictures(batch: Any, ids: Any) -> tuple[Tensor | list[Tensor], Any]:
 
 def _check(x: Any, ndim: int, what: str) -> None:
     is_tensor = isinstance(x, Tensor)
-    right = is_tensor and x.ndim == ndim and x.shape[-3] in (1, 3) and min(x.shape[-2:]) > 0
-    hint = " This looks like (h, w, c): permute it first." if _channels_last(x, ndim) else ""
+    right = is_tensor and x.ndim == ndim and 1 <= x.shape[-3] <= 13 and min(x.shape[-2:]) > 0
+    last = _channels_last(x, ndim)
+    right = right and not last
+    hint = " This looks like (h, w, c): permute it first." if last else ""
     need(
         right,
         lambda: (
-            f"`SimCLR` needs {what} with 1 or 3 channels and at least one pixel; received "
+            f"`SimCLR` needs {what} with 1 to 13 channels and at least one pixel; received "
             f"{tuple(x.shape) if is_tensor else type(x).__name__}.{hint}"
         ),
     )
@@ -113,7 +110,9 @@ def _check(x: Any, ndim: int, what: str) -> None:
 
 
 def _channels_last(x: Any, ndim: int) -> bool:
-    return isinstance(x, Tensor) and x.ndim == ndim and x.shape[-1] in (1, 3) < x.shape[-3:-2]
+    if not isinstance(x, Tensor) or x.ndim != ndim:
+        return False
+    return x.shape[-1] in (1, 3) and x.shape[-3] not in (1, 3)
 
 
 def render(
@@ -147,6 +146,7 @@ def render(
     channels = int(images.shape[1] if isinstance(images, Tensor) else len(images[0]))
     shape = (len(images), channels, full.size, full.size)
     _fits(full, channels)
+    _colours(full, channels)
     need(
         len(parameters) == len(images),
         lambda: (
@@ -168,7 +168,7 @@ def render(
     )
     if len(images) == 0:
         return torch.empty(shape) if out is None else out
-    fast = _fast(backend().name) if _is_plain(images[0], out) else None
+    fast = _fast(backend().name) if _is_plain(images[0], out) and channels in (1, 3) else None
     if fast is None:
         return _by_reference(full, images, parameters, out)
     _inside(images, parameters)
@@ -191,6 +191,24 @@ def _fits(policy: SimCLR, channels: int) -> None:
         lambda: (
             f"`SimCLR(mean={policy.mean}, std={policy.std})` needs one number per channel; "
             f"received pictures of {channels}."
+        ),
+    )
+
+
+def _colours(policy: SimCLR, channels: int) -> None:
+    """Refuse what needs red, green and blue where an image has other channels."""
+    asked = {
+        name: value
+        for name in ("saturation", "hue", "grayscale")
+        if (value := getattr(policy, name)) and (name == "grayscale" or policy.jitter)
+    }
+    need(
+        channels in (1, 3) or not asked,
+        lambda: (
+            f"`SimCLR` with {', '.join(f'{k}={v:g}' for k, v in asked.items())} needs images in "
+            f"RGB; received {channels} channels. Write `SimCLR(size={policy.size}, "
+            f"strength={policy.strength:g}, saturation=0, hue=0, grayscale=0)`: crop, flip, "
+            "brightness, contrast, blur and solarise take any channels."
         ),
     )
 
@@ -242,7 +260,7 @@ _Fast = Callable[["SimCLR", Any, np.ndarray, Tensor, int], None]
 
 @cache
 def _fast(name: str) -> _Fast | None:
-    return {"c": _by_c, "numba": _by_numba}.get(name)
+    return _by_c if name == "c" else None
 
 
 class _Recipe(ctypes.Structure):
@@ -297,31 +315,6 @@ def _addresses(images: Tensor | list[Tensor]) -> np.ndarray:
         step = images[0].numel()
         return images.data_ptr() + step * np.arange(len(images), dtype=np.uint64)
     return np.array([x.data_ptr() for x in images], dtype=np.uint64)
-
-
-def _by_numba(
-    policy: SimCLR, images: Any, parameters: np.ndarray, out: Tensor, threads: int
-) -> None:
-    kernel = jit.kernel()
-    gain, offset = (np.array(v, dtype=np.float32) for v in _gain_offset(policy, out.shape[1]))
-    recipe = (policy.size, policy.kernel, policy.antialias, policy.threshold)
-    for rows, part in _groups(images):
-        chosen, target = parameters[rows], out.numpy()[rows]
-
-        def run(a: int, b: int, part: Any = part, chosen: Any = chosen, to: Any = target) -> None:
-            columns = tuple(chosen[name][a:b].copy() for name in jit.COLUMNS)
-            kernel(part[a:b], columns, recipe, gain, offset, to[a:b])
-
-        in_threads(run, len(part), threads)
-
-
-def _groups(images: Any) -> Any:
-    """All rows at once, or one at a time where the pictures differ in size."""
-    if isinstance(images, Tensor):
-        yield slice(None), images.contiguous().numpy()
-        return
-    for i, image in enumerate(images):
-        yield slice(i, i + 1), image.contiguous().numpy()[None]
 
 
 def _gain_offset(policy: SimCLR, channels: int) -> tuple[list[float], list[float]]:

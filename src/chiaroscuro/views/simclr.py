@@ -217,8 +217,9 @@ class SimCLR(View):
     ) -> tuple[Any, np.ndarray]:
         """Views (n, c, size, size) as floats, and their parameters, of pictures (n, c, h, w).
 
-        Pictures have one channel or three, as uint8 or as floats in [0, 1]; a list may hold
-        pictures (c, h, w) of different sizes. uint8 in main memory takes the fast backend, which
+        Images have 1 to 13 channels, as uint8 or as floats in [0, 1]; saturation, hue and
+        grayscale need RGB, or one channel, which they leave alone. A list may hold images
+        (c, h, w) of different sizes. uint8 in main memory takes the fast backend, which
         runs on `torch.get_num_threads()` threads; `render` has the choices.
         """
         images, sides = pictures(batch, ids)
@@ -349,12 +350,12 @@ def _check_filled(p: SimCLR) -> None:
             value is None
             or (
                 isinstance(value, tuple)
-                and len(value) in (1, 3)
+                and 1 <= len(value) <= 13
                 and all(_number(v) and np.isfinite(v) for v in value)
                 and (name == "mean" or min(value) > 0)
             ),
             lambda name=name, value=value: (
-                f"`SimCLR({name}={value!r})` needs one number per channel (1 or 3)"
+                f"`SimCLR({name}={value!r})` needs one number per channel (1 to 13)"
                 f"{', above 0' if name == 'std' else ''}; received `{value!r}`."
             ),
         )
