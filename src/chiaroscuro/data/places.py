@@ -26,7 +26,7 @@ def home() -> Path:
 
 def cache_folder(name: str) -> Path:
     """Return a folder of the user's cache, made if need be; a temporary one where that fails."""
-    folder = _own() / name
+    folder = _own() / f".{name}"  # hidden: no data set of that name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
