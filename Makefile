@@ -6,6 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
 PINS   := constraints/cpu.txt
+DOCS   := $(VENV)/.docs
 
 # a second environment, with every optional package
 XVENV  := .venv-extras
@@ -22,7 +23,7 @@ MAKE_VENV = $(PYTHON) -m venv --clear $(1) >/dev/null 2>&1 || \
 	$(PYTHON) -m pip --quiet --python $(1)/bin/python install --disable-pip-version-check pip; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras check pages clean
+.PHONY: help demo test test-extras check pages docs clean
 
 help:
 	@echo "make demo    the main job on a small example, into out/demo"
@@ -30,6 +31,7 @@ help:
 	@echo "make test-extras   the tests of optional packages, in an environment that has them all"
 	@echo "make check   lint, format, types"
 	@echo "make pages   docs/claims.md and docs/gallery.md, of the results in docs/results"
+	@echo "make docs    the documentation, as static files, into site"
 	@echo "make clean   remove what the others made"
 
 $(STAMP): pyproject.toml $(PINS)
@@ -68,6 +70,14 @@ check: $(STAMP)
 pages: $(STAMP)
 	@$(BIN)/python -m chiaroscuro.labs.pages docs
 
+$(DOCS): $(STAMP) constraints/docs.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -c constraints/docs.txt -e '.[docs]'
+	@touch $@
+
+docs: $(DOCS)
+	@$(BIN)/mkdocs --quiet build --strict
+	@echo "docs: site/index.html"
+
 clean:
-	@rm -rf $(VENV) $(XVENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(XVENV) site out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The command line: parse, call one public function, print where the result went.
+"""The command line: parse the words, call one public function, print where the result went.
 
 Exit status: 0 done, 1 the work failed, 2 the call was wrong, 130 stopped by Ctrl-C. A wrong call
 prints one sentence on standard error. Nothing heavy is imported before a verb needs it.
@@ -21,14 +21,34 @@ EXTRAS = (
 )
 
 
-_TEMPLATE = "a class as a text, such as 'a photo of a {}', for zero-shot classification"
+_TEMPLATE = "text of a class for zero-shot classification, such as 'a photo of a {}'"
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are our sentences."""
+    """A parser whose errors are sentences of ours."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"`{self.prog}`: {message}; see `{self.prog} --help`.")
+        raise InputError(
+            f"`{self.prog}`: {message}{_setting_hint(message)}; see `{self.prog} --help`."
+        )
+
+
+def _setting_hint(message: str) -> str:
+    """Return how to set what was given as an option: `--epochs 3` is `--set epochs=3`."""
+    words = message.removeprefix("unrecognized arguments: ").split()
+    if not message.startswith("unrecognized arguments: --") or not words:
+        return ""
+    key, _, value = words[0].removeprefix("--").partition("=")
+    from chiaroscuro.engine.settings import Settings
+
+    known = Settings().table()
+    groups = {name: table for name, table in known.items() if isinstance(table, dict)}
+    paths = [key] if key in known and key not in groups else []
+    paths += [f"{group}.{key}" for group, table in groups.items() if key in table]
+    if not paths:
+        return ""
+    given = value or (words[1] if len(words) > 1 else "VALUE")
+    return f" (settings are changed with `--set {paths[0]}={given}`)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,137 +102,199 @@ def _nearest(word: str, verbs: list[str]) -> str:
 def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     parser = _Parser(
         prog="chiaro",
-        description="Contrastive representation learning: objectives, diagnosis, reproduction.",
+        description="Learn representations without labels, diagnose them, reproduce the theory.",
+        epilog="Start with `chiaro demo`, or `chiaro train` with a folder of images.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"chiaro {__version__}")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 
-    demo = verbs.add_parser("demo", help="the main job on the embedded data", allow_abbrev=False)
-    demo.add_argument("--out", metavar="DIR", help="where the files go")
-    demo.set_defaults(verb=_demo)
-
-    train = verbs.add_parser("train", help="settings to a run", allow_abbrev=False)
-    train.add_argument("settings", metavar="PRESET|FILE.toml", help="see `chiaro preset list`")
-    train.add_argument(
-        "--set",
-        dest="sets",
-        metavar="KEY=VALUE",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="such as optimiser.lr=0.1",
+    demo = _verb(
+        verbs, "demo", "Train on the bundled digits, evaluate, diagnose, write a page", _demo
     )
-    train.add_argument("--out", metavar="DIR", required=True, help="the run folder")
-    train.add_argument("--resume", action="store_true", help="from the newest good checkpoint")
+    demo.add_argument("--out", metavar="DIR", help="folder for the runs (chiaro-demo unless given)")
+
+    train = _verb(verbs, "train", "Train an encoder on your data, or with given settings", _train)
+    train.description = (
+        "Train an encoder. Given data (a folder of images, table.csv, sentences.txt, pairs.jsonl, "
+        "recordings.npz, digits, ...), choose settings that suit them and this machine, and say "
+        "why. Given a preset or a TOML file, train with those settings."
+    )
+    train.add_argument(
+        "what",
+        metavar="DATA|PRESET|FILE.toml",
+        nargs="?",
+        help="data, a preset (`chiaro preset list`) or a file of settings; a run with --resume",
+    )
+    train.add_argument(
+        "--minutes", metavar="N", type=float, help="time for training on DATA (5 unless given)"
+    )
+    _add_sets(train, "change a setting, such as optimiser.lr=0.1")
+    train.add_argument("--data", metavar="SPEC", help="train a preset on these data")
+    train.add_argument("--out", metavar="DIR", help="run folder (the next free one in runs/)")
+    train.add_argument(
+        "--resume",
+        action="store_true",
+        help="continue from the newest checkpoint; the folder alone is enough, and `--set "
+        "epochs=60` trains longer",
+    )
+    train.add_argument(
+        "--restart",
+        action="store_true",
+        help="with --resume: begin again at step 0 if no checkpoint can be loaded",
+    )
+    train.add_argument("--init", metavar="RUN", help="start from the weights of another run")
     train.add_argument(
         "--log",
         dest="logs",
         choices=("mlflow", "tensorboard", "wandb"),
         action="append",
         default=[],
-        help="into the run folder, beside the history",
+        help="log to this tool as well",
     )
-    train.set_defaults(verb=_train)
 
-    preset = verbs.add_parser("preset", help="methods, as small TOML files", allow_abbrev=False)
+    preset = _group(verbs, "preset", "List or print complete settings to start from")
     presets = preset.add_subparsers(metavar="list|show", required=True)
-    presets.add_parser("list", help="their names").set_defaults(verb=_preset_list)
-    show = presets.add_parser("show", help="the text of one, to copy and edit")
-    show.add_argument("name", metavar="NAME")
-    show.set_defaults(verb=_preset_show)
+    _verb(presets, "list", "List the presets", _preset_list)
+    show = _verb(presets, "show", "Print a preset, to copy and edit", _preset_show)
+    show.add_argument("name", metavar="NAME", help="name of the preset")
 
-    embed = verbs.add_parser("embed", help="a run to embeddings", allow_abbrev=False)
-    embed.add_argument("run", metavar="RUN")
-    embed.add_argument("--data", metavar="SPEC", help="other data than it was trained on")
+    embed = _verb(verbs, "embed", "Embed data with a trained run", _embed)
+    embed.add_argument("run", metavar="RUN", help="run folder")
+    embed.add_argument("--data", metavar="SPEC", help="data to embed (those of the run)")
     embed.add_argument("--template", metavar="TEXT", default="{}", help=_TEMPLATE)
-    embed.add_argument("--out", metavar="FILE.npz", required=True)
-    embed.set_defaults(verb=_embed)
+    embed.add_argument("--out", metavar="FILE.npz", required=True, help="embeddings file to write")
 
-    evaluate = verbs.add_parser(
-        "evaluate", help="accuracy on held-out data, beside two controls", allow_abbrev=False
+    evaluate = _verb(
+        verbs, "evaluate", "Measure accuracy on held-out data, beside two controls", _evaluate
     )
-    evaluate.add_argument("subject", metavar="RUN|FILE.npz")
-    evaluate.add_argument("--template", metavar="TEXT", help=f"{_TEMPLATE}; of a RUN only")
-    evaluate.add_argument("--json", action="store_true", help="one JSON document")
-    evaluate.set_defaults(verb=_evaluate)
+    evaluate.add_argument("subject", metavar="RUN|FILE.npz", help="run folder or embeddings file")
+    evaluate.add_argument("--template", metavar="TEXT", help=f"{_TEMPLATE} (for a run only)")
+    _add_json(evaluate)
 
-    diagnose = verbs.add_parser(
-        "diagnose", help="what is wrong, if anything, and what to change", allow_abbrev=False
+    diagnose = _verb(
+        verbs, "diagnose", "Find what is wrong with embeddings and what to change", _diagnose
     )
-    diagnose.add_argument("subject", metavar="RUN|FILE.npz|FILE.npy")
-    diagnose.add_argument("--objective", metavar="SPEC", help="of a FILE; a RUN knows its own")
-    diagnose.add_argument("--batch", metavar="N", type=int, help="of a FILE; a RUN knows its own")
     diagnose.add_argument(
-        "--task", metavar="FILE.npz", help="symbols, contexts, labels: will these data help it?"
+        "subject", metavar="RUN|FILE.npz|FILE.npy", help="run folder or embeddings file"
     )
-    diagnose.add_argument("--json", action="store_true", help="one JSON document")
-    diagnose.add_argument("--out", metavar="DIR", help="diagnosis.json and figures")
-    diagnose.set_defaults(verb=_diagnose)
-
-    report = verbs.add_parser(
-        "report", help="one page that shows what was learnt", allow_abbrev=False
+    diagnose.add_argument(
+        "--objective", metavar="SPEC", help="objective that made the embeddings of a file"
     )
-    report.add_argument("subjects", metavar="RUN|DIR|FILE.npz", nargs="+", help="several: compared")
-    report.add_argument("--out", metavar="FILE.html", help="report.html in the RUN unless given")
-    report.add_argument("--points", metavar="N", type=int, default=10_000, help="samples shown")
-    report.add_argument("--map", metavar="tsne|umap", action="append", default=[], help="slow")
-    report.set_defaults(verb=_report)
-
-    view = verbs.add_parser("view", help="the same page, live, on loopback", allow_abbrev=False)
-    view.add_argument("folder", metavar="DIR", nargs="?", default=".", help="of runs")
-    view.add_argument("--port", metavar="N", type=int, default=0, help="0 takes a free one")
-    view.set_defaults(verb=_view)
-
-    reproduce = verbs.add_parser(
-        "reproduce", help="papers' experiments, judged", allow_abbrev=False
+    diagnose.add_argument(
+        "--batch", metavar="N", type=int, help="batch size that made the embeddings of a file"
     )
-    reproduce.add_argument("what", metavar="WHAT", nargs="*", help="a lab, a paper or a claim: V4")
-    reproduce.add_argument("--all", action="store_true", help="every lab")
-    reproduce.add_argument("--list", action="store_true", help="what there is")
-    reproduce.add_argument("--scale", default="quick", help="quick (seconds), laptop or paper")
-    reproduce.add_argument("--seed", metavar="N", type=int, help="the first of the seeds")
+    diagnose.add_argument(
+        "--task",
+        metavar="FILE.npz",
+        help="symbols, contexts and labels of a downstream task: measure whether these data help it",
+    )
+    _add_json(diagnose)
+    diagnose.add_argument("--out", metavar="DIR", help="write diagnosis.json and figures here")
+
+    report = _verb(verbs, "report", "Write one page that shows what was learned", _report)
+    report.add_argument(
+        "subjects",
+        metavar="RUN|DIR|FILE.npz",
+        nargs="+",
+        help="run folder, folder of experiments or embeddings file; several are compared",
+    )
+    report.add_argument("--out", metavar="FILE.html", help="page to write (report.html in the run)")
+    report.add_argument(
+        "--points", metavar="N", type=int, default=10_000, help="samples to show (10,000)"
+    )
+    report.add_argument(
+        "--map",
+        metavar="tsne|umap",
+        action="append",
+        default=[],
+        help="add a map of this kind; slow for many samples",
+    )
+
+    view = _verb(verbs, "view", "Serve the report page live, on this machine only", _view)
+    view.add_argument("folder", metavar="DIR", nargs="?", default=".", help="folder of runs (.)")
+    view.add_argument("--port", metavar="N", type=int, default=0, help="port (a free one)")
+
+    reproduce = _verb(
+        verbs, "reproduce", "Run experiments of the papers and judge their claims", _reproduce
+    )
     reproduce.add_argument(
-        "--jobs", metavar="N", type=int, help="labs at once; all cores at the quick scale, else 1"
+        "what", metavar="WHAT", nargs="*", help="an experiment (atoms), a paper or a claim (V4)"
     )
-    reproduce.add_argument("--json", action="store_true", help="one JSON document")
-    reproduce.add_argument("--out", metavar="DIR", default="chiaro-labs", help="figures and JSON")
-    reproduce.set_defaults(verb=_reproduce)
+    reproduce.add_argument("--all", action="store_true", help="run every experiment")
+    reproduce.add_argument("--list", action="store_true", help="list the experiments")
+    reproduce.add_argument(
+        "--scale", default="quick", help="quick (seconds), laptop (minutes), long or paper"
+    )
+    reproduce.add_argument("--seed", metavar="N", type=int, help="first of the seeds")
+    reproduce.add_argument(
+        "--jobs",
+        metavar="N",
+        type=int,
+        help="experiments to run at once (all cores at the quick scale, else 1)",
+    )
+    _add_json(reproduce)
+    reproduce.add_argument(
+        "--out", metavar="DIR", default="chiaro-labs", help="folder for figures and JSON"
+    )
 
-    tune = verbs.add_parser("tune", help="random search with early stopping", allow_abbrev=False)
-    tune.add_argument("search", metavar="PRESET|FILE.toml", help="settings, or a search of them")
-    tune.add_argument("--trials", metavar="N", type=int, required=True, help="settings drawn")
-    tune.add_argument("--out", metavar="DIR", required=True, help="the folder of the search")
-    tune.add_argument("--resume", action="store_true", help="no trial is lost or run again")
+    tune = _verb(verbs, "tune", "Search for good settings, with early stopping", _tune)
     tune.add_argument(
+        "search", metavar="PRESET|FILE.toml", help="settings, or a file with a search space"
+    )
+    tune.add_argument(
+        "--trials", metavar="N", type=int, required=True, help="number of settings to try"
+    )
+    tune.add_argument("--out", metavar="DIR", required=True, help="folder of the search")
+    tune.add_argument(
+        "--resume", action="store_true", help="continue; no trial is lost or repeated"
+    )
+    _add_sets(tune, "change a setting of all trials, such as epochs=10")
+    tune.add_argument("--engine", default="optuna", help="optuna, or ray for clusters")
+    _add_json(tune)
+
+    data = _group(verbs, "data", "List datasets, or download one")
+    datas = data.add_subparsers(metavar="list|get", required=True)
+    _verb(datas, "list", "List the datasets that have a name here", _data_list)
+    get = _verb(datas, "get", "Download the official files of a dataset", _data_get)
+    get.add_argument("name", metavar="NAME", help="name of the dataset, such as cifar10")
+
+    cite = _verb(verbs, "cite", "Print the BibTeX of what an object or method uses", _cite)
+    cite.add_argument(
+        "object", metavar="OBJECT", help='a name, a preset, or "InfoNCE(Gaussian(tau=0.5))"'
+    )
+    cite.add_argument("--keys", action="store_true", help="print only the keys, one a line")
+
+    doctor = _verb(verbs, "doctor", "Show what this machine and installation offer", _doctor)
+    _add_json(doctor)
+    return parser, list(verbs.choices)
+
+
+def _verb(verbs: Any, name: str, says: str, run: Any) -> argparse.ArgumentParser:
+    """Add a verb that calls a function."""
+    made: argparse.ArgumentParser = _group(verbs, name, says)
+    made.set_defaults(verb=run)
+    return made
+
+
+def _group(verbs: Any, name: str, says: str) -> Any:
+    return verbs.add_parser(name, help=says, description=f"{says}.", allow_abbrev=False)
+
+
+def _add_sets(parser: argparse.ArgumentParser, says: str) -> None:
+    parser.add_argument(
         "--set",
         dest="sets",
         metavar="KEY=VALUE",
         nargs="+",
         action="extend",
         default=[],
-        help="of the settings, such as epochs=10",
+        help=says,
     )
-    tune.add_argument("--engine", default="optuna", help="optuna, or ray for clusters")
-    tune.add_argument("--json", action="store_true", help="one JSON document")
-    tune.set_defaults(verb=_tune)
 
-    data = verbs.add_parser("data", help="which data are here; fetch others", allow_abbrev=False)
-    datas = data.add_subparsers(metavar="list|get", required=True)
-    datas.add_parser("list", help="by name").set_defaults(verb=_data_list)
-    get = datas.add_parser("get", help="download the official files")
-    get.add_argument("name", metavar="NAME")
-    get.set_defaults(verb=_data_get)
 
-    cite = verbs.add_parser("cite", help="the BibTeX of what is used", allow_abbrev=False)
-    cite.add_argument("object", metavar="OBJECT", help='a name, or "InfoNCE(Gaussian(tau=0.5))"')
-    cite.add_argument("--keys", action="store_true", help="only the keys, one a line")
-    cite.set_defaults(verb=_cite)
-
-    doctor = verbs.add_parser("doctor", help="what this machine offers", allow_abbrev=False)
-    doctor.add_argument("--json", action="store_true", help="one JSON document")
-    doctor.set_defaults(verb=_doctor)
-    return parser, list(verbs.choices)
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 # ---- verbs ----
@@ -227,35 +309,143 @@ def _demo(call: argparse.Namespace) -> int:
 
 def _train(call: argparse.Namespace) -> int:
     from chiaroscuro.diagnostics import glance
-    from chiaroscuro.engine import (
-        MLflow,
-        TensorBoard,
-        WandB,
-        held_out,
-        read_settings,
-        snapshots,
-        train,
-    )
+    from chiaroscuro.engine import MLflow, TensorBoard, WandB, held_out, snapshots, train
 
-    settings = read_settings(call.settings, call.sets)
+    if call.restart and not call.resume:
+        raise InputError("`--restart` goes with `--resume`: it begins a resumed run again.")
+    first = os.environ.get("RANK", "0") == "0"
+    settings, folder, said = _resumed(call) if call.resume else _new(call)
+    for sentence in said if first else ():
+        print(sentence, file=sys.stderr, flush=True)
     kinds = {"mlflow": MLflow, "tensorboard": TensorBoard, "wandb": WandB}
     loggers = [kinds[name]() for name in set(call.logs)]
-    look = held_out(glance, rows=500, every=max(1, settings.epochs // 20))
-    monitors = [look, snapshots(), *loggers]
-    run = train(settings, call.out, monitors, call.resume, progress=sys.stderr)
-    if os.environ.get("RANK", "0") == "0":
+    measure = held_out(glance, rows=500, every=max(1, settings.epochs // 20))
+    monitors = [measure, snapshots(), *loggers]
+    run = train(settings, folder, monitors, call.resume, progress=sys.stderr)
+    if first:
         print(f"run: {run.folder}")
+        print(_next_commands(run), file=sys.stderr)
     return 0
 
 
+def _new(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
+    """Return the settings of a new run, its folder, and what was chosen and why."""
+    from chiaroscuro.data import absolute_source, is_source
+    from chiaroscuro.engine import presets, read_settings, suggest
+
+    what = call.what
+    if what is None:
+        raise InputError(
+            "`chiaro train` needs data, a preset or a file of settings; see `chiaro train --help`."
+        )
+    sets = [*([f"data.source={call.data}"] if call.data else []), *call.sets]
+    is_settings = what in presets() or what.endswith(".toml")
+    if not is_settings and is_source(what):
+        found = suggest(what, call.minutes, sets)
+        settings, said = found.settings, list(found.reasons)
+        said.append("Change any of it with `--set`; the settings are in the run folder.")
+    else:
+        if not is_settings:
+            raise InputError(_unknown(what))
+        if call.minutes is not None:
+            raise InputError(
+                f"`--minutes {call.minutes:g}` chooses the epochs for data; `{what}` are settings: "
+                "use `--set epochs=N`."
+            )
+        settings, said = read_settings(what, sets), []
+        source = absolute_source(settings.data.source)
+        settings = read_settings(settings, [f"data.source={_quoted(source)}"])
+    return settings, call.out or _free_folder(what), said
+
+
+def _resumed(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
+    """Return the settings of a run to continue, its folder, and what changes."""
+    from chiaroscuro.data import absolute_source
+    from chiaroscuro.engine import continued, read_settings
+
+    if call.init:
+        raise InputError("`--init RUN` starts a new run, and `--resume` continues one: choose one.")
+    is_run = bool(call.what) and os.path.isfile(os.path.join(call.what, "settings.toml"))
+    folder = call.out or (call.what if is_run else None)
+    if folder is None:
+        raise InputError(
+            "`chiaro train --resume` needs the run folder: `chiaro train RUN --resume`."
+        )
+    if not os.path.isfile(os.path.join(folder, "settings.toml")):
+        if call.what is None or is_run:
+            raise InputError(f"`{folder}` is not a run: it has no `settings.toml` to resume from.")
+        return _new(call)
+    sets = [*([f"data.source={_quoted(absolute_source(call.data))}"] if call.data else [])]
+    if call.what is not None and not is_run:  # settings given again: they have to agree
+        given = read_settings(call.what, [*sets, *call.sets])
+        source = absolute_source(given.data.source)
+        return read_settings(given, [f"data.source={_quoted(source)}"]), folder, []
+    settings, said = continued(folder, [*sets, *call.sets])
+    return settings, folder, said
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+def _unknown(what: str) -> str:
+    from chiaroscuro.engine import presets
+    from chiaroscuro.engine.records import nearest
+
+    if os.sep in what or "." in os.path.basename(what):
+        return f"`{what}` is not there: no file, folder or preset has that name."
+    return (
+        f"`{what}` is not a preset{nearest(what, presets())} Nor is it data: no file or folder has "
+        "that name. See `chiaro preset list` and `chiaro data list`."
+    )
+
+
+def _free_folder(what: str) -> str:
+    """Return the first of `runs/NAME-1`, `runs/NAME-2`, ... that is not there."""
+    import re
+
+    stem = os.path.basename(what.rstrip("/\\").split("(")[0]).split(".")[0]
+    name = re.sub(r"[^\w-]+", "-", stem) or "run"
+    number = 1
+    while os.path.exists(folder := os.path.join("runs", f"{name}-{number}")):
+        number += 1
+    return folder
+
+
+def _next_commands(run: Any) -> str:
+    """Return what to do with a run, ready to be copied."""
+    import shlex
+
+    folder = shlex.quote(str(run.folder))
+    name = shlex.quote(f"{run.folder.name or 'embeddings'}.npz")
+    labelled = any("online_knn" in record for record in run.history().records)
+    evaluate = {
+        f"chiaro evaluate {folder}": "accuracy beside raw input and the untrained network",
+    }
+    lines = {
+        **(evaluate if labelled else {}),
+        f"chiaro diagnose {folder}": "what is wrong, if anything, and what to change",
+        f"chiaro report {folder}": "one page to look at",
+        f"chiaro embed {folder} --out {name}": "the embeddings, as plain arrays",
+    }
+    width = max(map(len, lines))
+    return "\n".join(["next:", *(f"  {line:<{width}}  {says}" for line, says in lines.items())])
+
+
 def _preset_list(call: argparse.Namespace) -> int:
-    from chiaroscuro.engine import preset_text, presets
+    import textwrap
+
+    from chiaroscuro.engine import preset_summary, presets
 
     names = presets()
-    width = max(map(len, names))
+    width = max(map(len, names)) + 2
     for name in names:
-        about = preset_text(name).splitlines()[0].removeprefix("# ")
-        print(f"{name:<{width}}  {about}")
+        lines = textwrap.wrap(preset_summary(name), 98 - width) or [""]
+        print(f"{name:<{width}}{lines[0]}")
+        for line in lines[1:]:
+            print(" " * width + line)
     return 0
 
 
@@ -343,12 +533,16 @@ def _report(call: argparse.Namespace) -> int:
     from chiaroscuro.report import report
 
     out = call.out
+    for subject in call.subjects:
+        if not os.path.exists(subject):
+            raise InputError(f"`{subject}` is not there: no run, folder or file has that name.")
     if out is None:
         one = call.subjects[0]
         if len(call.subjects) > 1 or not os.path.isfile(os.path.join(one, "settings.toml")):
             raise InputError(
-                f"`chiaro report` needs --out FILE.html for {len(call.subjects)} subjects, the "
-                f"first of which is `{one}`; only one run has a place for its page."
+                f"`chiaro report` needs `--out FILE.html` for {len(call.subjects)} "
+                f"subject{'s' * (len(call.subjects) != 1)}, the first of which is `{one}`; only a "
+                "single run has a place of its own for the page."
             )
         out = os.path.join(one, "report.html")
     print(f"report: {report(call.subjects, out, call.points, call.map)}")
@@ -444,11 +638,12 @@ def _cite(call: argparse.Namespace) -> int:
     from chiaroscuro.references import bibliography, cited
 
     entries = bibliography()
-    used = cited(_object(call.object))
+    used = list(dict.fromkeys(key for one in _objects(call.object) for key in cited(one)))
+    used = used or _keys_named(call.object)
     if missing := [key for key in used if key not in entries]:
         raise ChiaroError(f"`references.bib` has no entry for {', '.join(missing)}.")
     if not used:
-        print(f"`{call.object}` cites nothing: it comes from no paper.", file=sys.stderr)
+        print(f"`{call.object}` cites no paper.", file=sys.stderr)
     elif call.keys:
         print("\n".join(used))
     else:
@@ -456,17 +651,42 @@ def _cite(call: argparse.Namespace) -> int:
     return 0
 
 
-def _object(text: str) -> Any:
-    """The object of a spec; of a bare name its default object, or the class if it has none."""
+def _objects(text: str) -> list[Any]:
+    """Return the objects that a spec, a public name or a preset stands for."""
+    import importlib
+
     import chiaroscuro
+    from chiaroscuro.engine import presets, read_settings
 
     name = text.strip()
-    if name not in chiaroscuro.__all__ and name not in chiaroscuro.NAMES:
-        return chiaroscuro.parse(text)
-    try:
-        return chiaroscuro.parse(f"{name}()")
-    except ChiaroError:
-        return getattr(chiaroscuro, name, None) or chiaroscuro.NAMES[name]
+    if name in chiaroscuro.__all__ or name in chiaroscuro.NAMES:
+        try:
+            return [chiaroscuro.parse(f"{name}()")]
+        except ChiaroError:
+            return [getattr(chiaroscuro, name, None) or chiaroscuro.NAMES[name]]
+    if _keys_named(name):
+        return []
+    for package in ("views", "models", "data", "graphs", "dynamics", "diagnostics", "engine"):
+        module = importlib.import_module(f"chiaroscuro.{package}")
+        if name in module.__all__ and isinstance(getattr(module, name), type):
+            return [getattr(module, name)]
+    if name.lower() in presets():
+        settings = read_settings(name.lower())
+        views = [view for view in settings.views.objects() if view is not None]
+        return [settings.make_objective(), *views]
+    return [chiaroscuro.parse(text)]
+
+
+def _keys_named(name: str) -> list[str]:
+    """Return the bib keys that end in a method's name: `moco` is `he2020moco`."""
+    import re
+
+    from chiaroscuro.references import bibliography
+
+    word = re.sub(r"[^a-z0-9]", "", name.lower())
+    return [
+        key for key in bibliography() if word and re.fullmatch(rf"[a-z]+\d{{4}}{word}|{word}", key)
+    ]
 
 
 def _doctor(call: argparse.Namespace) -> int:
@@ -489,9 +709,9 @@ def _line(fact: Any) -> str:
         case True:
             return "yes"
         case dict():
-            return ", ".join(f"{name} {_line(value)}" for name, value in fact.items()) or "nothing"
+            return ", ".join(f"{name} {_line(value)}" for name, value in fact.items()) or "none"
         case list():
-            return ", ".join(map(str, fact)) or "nothing"
+            return ", ".join(map(str, fact)) or "none"
     return str(fact)
 
 
@@ -546,13 +766,17 @@ def _compiler() -> str | None:
     return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
-def _data() -> dict[str, Any] | None:
-    """The folder that `CHIARO_DATA` names, and what is in it."""
-    folder = os.environ.get("CHIARO_DATA")
-    if not folder:
-        return None
-    files = sorted(os.listdir(folder)) if os.path.isdir(folder) else None
-    return {"CHIARO_DATA": folder, "holds": files}
+def _data() -> dict[str, Any]:
+    """Return where data are looked for, and which have a name there."""
+    from chiaroscuro.data import available
+    from chiaroscuro.data.places import VARIABLE, places
+
+    folder = os.environ.get(VARIABLE)
+    return {
+        VARIABLE: folder or "not set",
+        "folders": [str(place) for place in places()],
+        "datasets": [one.name for one in available() if one.where],
+    }
 
 
 if __name__ == "__main__":

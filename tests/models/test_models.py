@@ -17,6 +17,7 @@ from chiaroscuro.models import (
     Projector,
     ResNet,
     SequenceTransformer,
+    SeriesNet,
     Table,
     ViT,
     describe,
@@ -39,6 +40,8 @@ EACH = [
     SequenceTransformer(9, length=5, d=12, depth=1, heads=2),
     SequenceTransformer(9, length=5, d=12, depth=2, heads=2, pool="cls", padding=0),
     SequenceTransformer(9, length=5, d=12, depth=1, heads=2, padding=8, dropout=0.5),
+    SeriesNet(channels=2, d=6, width=8, depth=2),
+    SeriesNet(d=6, width=8, depth=1, kernel=3, stride=2),
     Table(10, d=4),
     Projector(8),
     Projector(8, d=4, depth=1, last="none"),
@@ -328,6 +331,10 @@ SENTENCES = {
     "stem": (lambda: ResNet(stem="tiny"), "'small'.*'tiny'"),
     "width": (lambda: ResNet(width=0.01), "width=0.01"),
     "no channels": (lambda: ResNet(channels=0), "channels=0"),
+    "an even kernel": (lambda: SeriesNet(kernel=4), "kernel=4.*odd"),
+    "time first": (lambda: SeriesNet(3)(z(2, 50, 3)), "transpose"),
+    "a short series": (lambda: SeriesNet(1, depth=3)(z(2, 1, 7)), "at least 8 places; received 7"),
+    "tokens": (lambda: SeriesNet(1)(z(2, 1, 9, dtype=torch.long)), r"\(2, 1, 9\)"),
     "activation": (lambda: MLP(3, activation="sin"), "'relu'.*'sin'"),
     "layers": (lambda: MLP(3, depth=0), "depth=0"),
     "numbers": (lambda: MLP(3)(z(2, 4)), r"3 numbers per sample; received \(2, 4\), which has 4"),
@@ -408,3 +415,13 @@ def test_the_neural_kernel_of_a_sequence_is_that_of_its_gradients():
     J = torch.stack(rows)
     K = neural_kernel(net, x).permute(0, 2, 1, 3).reshape(8, 8)
     torch.testing.assert_close(K, J @ J.T, rtol=1e-4, atol=1e-5)
+
+
+def test_a_series_is_encoded_alike_at_any_length_and_place():
+    """The mean over time of a periodic signal does not depend on where the window begins."""
+    torch.manual_seed(0)
+    net = SeriesNet(d=4, width=8, depth=2, kernel=3).double().eval()
+    wave = torch.sin(torch.arange(1600, dtype=torch.float64) * (2 * torch.pi / 16))
+    one, other = (net(wave[None, None, start : start + 1280]) for start in (0, 64))
+    assert torch.allclose(one, other, atol=1e-12)
+    assert torch.equal(net(wave[None]), net(wave[None, None]))

@@ -21,8 +21,10 @@ from chiaroscuro.views import (
     Rewrites,
     RigidMotion,
     SimCLR,
+    Standardise,
     TokenSplit,
     View,
+    Window,
 )
 from chiaroscuro.views.lie import exp_action, moved
 
@@ -51,6 +53,8 @@ ALL = {
     ),
     "Rewrites": (Rewrites(original=0.3), TEXTS),
     "Mask": (Mask(p=0.4, span=2), normal(9, 3, 20)),
+    "Standardise": (Standardise(mean=[1.0, 2.0, 3.0], std=[1.0, 2.0, 0.5]), normal(9, 3, 20)),
+    "Window": (Window(share=0.6), normal(9, 3, 20)),
     "Jitter": (Jitter(noise=0.1, scale=0.2), normal(9, 3, 20)),
     "Chain": (Chain(Jitter(noise=0.1), Jitter(noise=0.1), Mask(p=0.3)), normal(9, 6)),
 }
@@ -86,7 +90,7 @@ def test_a_view_depends_on_names_alone(name):
         whole, rows = view(batch, ids, seed=3, epoch=1, view=side)
         assert len(rows) == 9
         assert isinstance(rows, np.ndarray)
-        assert rows.dtype.names
+        assert rows.dtype.names or name == "Standardise"  # which draws nothing
         for part in ([0], [8, 3, 1]):
             got, some = view(pick(batch, part), ids[part], seed=3, epoch=1, view=side)
             if name == "LieAction":  # matrix products round differently in other batches
@@ -94,6 +98,8 @@ def test_a_view_depends_on_names_alone(name):
             else:
                 assert equal(got, pick(whole, part))
             assert (some == rows[part]).all()
+    if name == "Standardise":
+        return
     changed = view(batch, ids, seed=4, epoch=1, view=0)[1]
     assert (changed != view(batch, ids, seed=3, epoch=1, view=0)[1]).any()
 
@@ -407,3 +413,42 @@ def test_plain_is_what_all_samples_share():
     chain = Chain(policy, Jitter(noise=1.0))
     torch.testing.assert_close(chain.plain(PICTURES), policy.plain(PICTURES))
     assert chain.plain(PICTURES).shape == (9, 3, 6, 6)
+
+
+# ---- scaling and windows ----
+
+
+def test_standardise_makes_columns_and_channels_standard():
+    table, series = 3 + 2 * normal(500, 4), 5 * normal(50, 2, 30) - 1
+    for x, axes in ((table, (0,)), (series, (0, 2))):
+        view = Standardise(mean=x.mean(axes), std=x.std(axes, correction=0))
+        scaled, _ = view(x, ids=range(len(x)))
+        assert torch.allclose(scaled.mean(axes), torch.zeros(x.shape[1]), atol=1e-5)
+        assert torch.allclose(scaled.std(axes, correction=0), torch.ones(x.shape[1]), atol=1e-5)
+        assert torch.equal(view.plain(x), scaled)  # nothing random: embedding scales alike
+    assert torch.equal(Standardise(0.0, 1.0).plain(table), table)
+
+
+def test_a_window_is_a_piece_of_the_series_and_every_place_is_drawn():
+    x = torch.arange(10.0).repeat(2000, 3, 1)
+    cut, parameters = Window(share=0.7)(x, ids=range(2000))
+    assert cut.shape == (2000, 3, 7)
+    assert torch.equal(cut[:, 0, 0], torch.as_tensor(parameters["start"]).float())
+    assert torch.equal(cut.diff(dim=-1), torch.ones(2000, 3, 6))
+    assert np.bincount(parameters["start"]).min() > 400  # of 500 each
+    assert torch.equal(Window(share=1.0)(x, ids=range(2000))[0], x)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Standardise(0.0, [1.0, 0.0]), "std > 0.*0.0"),
+        (lambda: Standardise([1.0], [1.0]).plain(normal(2, 3)), "1 columns.*\\(2, 3\\)"),
+        (lambda: Standardise(0.0, 1.0).plain(TOKENS), "int64"),
+        (lambda: Window(share=0.0), "share=0.0"),
+        (lambda: Window()(normal(3), ids=range(3)), "\\(3,\\)"),
+    ],
+)
+def test_scaling_and_windows_refuse(make, sentence):
+    with pytest.raises(InputError, match=sentence):
+        make()

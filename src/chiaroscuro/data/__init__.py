@@ -9,6 +9,7 @@ Example:
     (128, 32, 32, 3)
 """
 
+from chiaroscuro.data.addresses import absolute_source, as_call, is_source
 from chiaroscuro.data.arrays import from_arrays, read_arrays
 from chiaroscuro.data.cifar import read_cifar
 from chiaroscuro.data.corpus import Corpus, Synonyms, read_corpus, read_synonyms
@@ -83,6 +84,8 @@ __all__ = [
     "Uniform",
     "VonMisesFisher",
     "WanderingDigits",
+    "absolute_source",
+    "as_call",
     "available",
     "contrastive_mod_add",
     "decode",
@@ -90,6 +93,7 @@ __all__ = [
     "from_frame",
     "from_hugging_face",
     "get",
+    "is_source",
     "mod_add",
     "modular_addition",
     "open_data",

@@ -3,6 +3,7 @@
 from chiaroscuro.engine.batch_norm import SyncBatchNorm, synchronised
 from chiaroscuro.engine.batches import Pairs, open_training_data, plain, tokens
 from chiaroscuro.engine.caching import cached_backward
+from chiaroscuro.engine.continuing import continued
 from chiaroscuro.engine.distributed import (
     anyone,
     average_gradients,
@@ -31,7 +32,7 @@ from chiaroscuro.engine.loggers import Logger, MLflow, TensorBoard, WandB
 from chiaroscuro.engine.monitors import watch
 from chiaroscuro.engine.networks import Networks, build
 from chiaroscuro.engine.optimisers import LARS, optimiser
-from chiaroscuro.engine.reading import preset_text, presets, read_settings
+from chiaroscuro.engine.reading import preset_summary, preset_text, presets, read_settings
 from chiaroscuro.engine.schedules import Formula, constant, cosine, linear, towards_one
 from chiaroscuro.engine.settings import (
     DataSettings,
@@ -43,6 +44,7 @@ from chiaroscuro.engine.settings import (
     ViewSettings,
 )
 from chiaroscuro.engine.snapshots import snapshots
+from chiaroscuro.engine.suggestion import Suggestion, suggest
 from chiaroscuro.engine.training import Callback, Moment, train
 
 __all__ = [
@@ -61,6 +63,7 @@ __all__ = [
     "SavingSettings",
     "ScheduleSettings",
     "Settings",
+    "Suggestion",
     "SyncBatchNorm",
     "TensorBoard",
     "ViewSettings",
@@ -71,6 +74,7 @@ __all__ = [
     "build",
     "cached_backward",
     "constant",
+    "continued",
     "contrast_of",
     "cosine",
     "distributed_loss",
@@ -89,12 +93,14 @@ __all__ = [
     "open_training_data",
     "optimiser",
     "plain",
+    "preset_summary",
     "preset_text",
     "presets",
     "rank",
     "read_settings",
     "share_buffers",
     "snapshots",
+    "suggest",
     "sum_over_ranks",
     "synchronised",
     "together",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.resources
+import itertools
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,7 +16,7 @@ from chiaroscuro.engine.records import nearest
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
 
-__all__ = ["preset_text", "presets", "read_settings"]
+__all__ = ["preset_summary", "preset_text", "presets", "read_settings"]
 
 
 def presets() -> list[str]:
@@ -35,6 +37,18 @@ def preset_text(name: str) -> str:
     raise InputError(
         f"`{name}` is not a preset{nearest(name, presets())} There are {', '.join(presets())}."
     )
+
+
+def preset_summary(name: str) -> str:
+    """Return the first sentence of a preset's comment.
+
+    Example:
+        >>> preset_summary("simclr")
+        'SimCLR: two augmentations of an image agree, all others of the batch disagree.'
+    """
+    lines = itertools.takewhile(lambda line: line.startswith("#"), preset_text(name).splitlines())
+    text = " ".join(line.removeprefix("#").strip() for line in lines)
+    return re.split(r"(?<=[a-z)`]\.) (?=[A-Z`\"])", text)[0]
 
 
 def read_settings(what: Any, overrides: Iterable[str] = ()) -> Settings:

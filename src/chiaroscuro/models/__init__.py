@@ -11,6 +11,7 @@ from chiaroscuro.models.packing import pack, unpack
 from chiaroscuro.models.projector import Projector
 from chiaroscuro.models.resnet import ResNet
 from chiaroscuro.models.sequence import SequenceTransformer
+from chiaroscuro.models.series import SeriesNet
 from chiaroscuro.models.table import Table
 from chiaroscuro.models.vit import ViT
 from chiaroscuro.models.weights import Match, from_weights, load_weights
@@ -25,6 +26,7 @@ __all__ = [
     "Projector",
     "ResNet",
     "SequenceTransformer",
+    "SeriesNet",
     "Table",
     "ViT",
     "describe",

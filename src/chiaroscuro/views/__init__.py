@@ -19,6 +19,7 @@ from chiaroscuro.views.labelled import LabelledContext
 from chiaroscuro.views.lie import LieAction, RigidMotion
 from chiaroscuro.views.render import Backend, backend, render
 from chiaroscuro.views.rewrites import Rewrites
+from chiaroscuro.views.series import Standardise, Window
 from chiaroscuro.views.simclr import PARAMETERS, STRENGTHS, SimCLR
 from chiaroscuro.views.splits import PatchSplit, TokenSplit
 from chiaroscuro.views.view import View
@@ -38,8 +39,10 @@ __all__ = [
     "Rewrites",
     "RigidMotion",
     "SimCLR",
+    "Standardise",
     "TokenSplit",
     "View",
+    "Window",
     "backend",
     "render",
 ]

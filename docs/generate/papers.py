@@ -1,0 +1,122 @@
+"""Write the claims of each paper, with verdicts, figures and the code of each formula."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from docstrings import escaped
+
+SCALE = "laptop"
+WORDS = {"not_run": "not run"}
+
+
+def _records(root: Path, paper: str) -> dict[str, dict[str, Any]]:
+    folder = root / "docs" / "results" / SCALE / paper
+    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+
+
+def _count(claims: list[dict[str, Any]]) -> str:
+    counts: dict[str, int] = {}
+    for claim in claims:
+        counts[claim["verdict"]] = counts.get(claim["verdict"], 0) + 1
+    order = ("holds", "fails", "erratum", "typo", "remark", "inconclusive", "not_run")
+    known = [name for name in order if name in counts] + [n for n in counts if n not in order]
+    return ", ".join(f"{counts[name]} {WORDS.get(name, name)}" for name in known)
+
+
+def claims(root: Path, paper: str) -> str:
+    """Return the experiments of one paper: what is judged, the figures, every claim."""
+    from chiaroscuro import labs
+
+    by_name = {lab.name: lab for lab in labs.found() if lab.paper == paper}
+    records = _records(root, paper)
+    every = [claim for record in records.values() for claim in record["claims"]]
+    lines = [
+        f"{len(every)} claims were judged at the scale `{SCALE}`: {_count(every)}. Each rule was "
+        "written down before the run. *Erratum* means that the statement as printed fails and a "
+        "corrected one holds, both measured; open an experiment for the figures and numbers.",
+        "",
+    ]
+    for name, record in records.items():
+        lab = by_name.get(name)
+        if lab is None:
+            continue
+        lines += [f'??? note "{lab.title} ({_count(record["claims"])})"', ""]
+        inner = [f"`chiaro reproduce {name} --scale {SCALE}`, {_seeds(record)}.", ""]
+        for figure in record["figures"]:
+            if figure.endswith((".png", ".gif")):
+                inner += [f"![{lab.title}](../results/{SCALE}/{paper}/{figure}){{.figure}}", ""]
+        inner += ["| claim | verdict | where | statement | ours |", "|---|---|---|---|---|"]
+        for claim in record["claims"]:
+            inner.append(
+                f"| {claim['id']} | {WORDS.get(claim['verdict'], claim['verdict'])} "
+                f"| {_cell(claim['where'])} | {_cell(claim['statement'])} | {_ours(claim)} |"
+            )
+        lines += ["    " + line if line else "" for line in inner]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _seeds(record: dict[str, Any]) -> str:
+    seeds = record.get("seeds") or []
+    count = len(seeds) if isinstance(seeds, list) else seeds
+    return f"{count} seeds, {record.get('seconds', 0):.0f} s"
+
+
+def _cell(text: Any) -> str:
+    return escaped(str(text).replace("\n", " "))
+
+
+def _ours(claim: dict[str, Any]) -> str:
+    if claim["verdict"] == "erratum":
+        both = (f"{side}: {_numbers(claim.get(side))}" for side in ("printed", "corrected"))
+        return _cell("; ".join(both))
+    return _cell(_numbers(claim.get("ours")))
+
+
+def _numbers(measured: Any) -> str:
+    """Return measured numbers by name, a list as its range."""
+    if isinstance(measured, dict) and isinstance(measured.get("ours"), dict):
+        measured = measured["ours"]
+    if not isinstance(measured, dict):
+        return str(measured or "")
+    return ", ".join(f"{name} {_range(value)}" for name, value in measured.items())
+
+
+def _range(value: Any) -> str:
+    numbers = value if isinstance(value, list) else [value]
+    plain = [one for one in numbers if isinstance(one, int | float)]
+    if len(plain) != len(numbers) or not plain:
+        return str(value)[:60]
+    low, high = f"{min(plain):.4g}", f"{max(plain):.4g}"
+    return low if low == high else f"{low} to {high}"
+
+
+def table(root: Path) -> str:
+    """Return the list of the five papers with their counts."""
+    from chiaroscuro.references import bibliography
+
+    lines = ["| paper | claims |", "|---|---|"]
+    order = re.findall(r"papers/(\w+)\.md", (root / "mkdocs.yml").read_text(encoding="utf-8"))
+    for paper in (one for one in order if one != "index"):
+        title = re.search(r"title\s*=\s*\{(.*?)\}", bibliography()[paper])
+        every = [c for record in _records(root, paper).values() for c in record["claims"]]
+        name = title[1] if title else paper
+        lines.append(f"| [{name}]({paper}.md) | {_count(every)} |")
+    return "\n".join(lines)
+
+
+def code(root: Path, paper: str) -> str:
+    """Return the experiments of a paper with the file that states and judges each formula."""
+    from chiaroscuro import labs
+
+    lines = ["| experiment | claims | code |", "|---|---|---|"]
+    for lab in labs.found():
+        if lab.paper == paper:
+            topics = ", ".join(lab.topics)
+            path = f"src/chiaroscuro/labs/{paper}/{lab.name}.py"
+            lines.append(f"| {_cell(lab.title)} | {topics} | `{path}` |")
+    return "\n".join(lines)

@@ -1,0 +1,310 @@
+"""`suggest`: settings that suit some data and this machine, with the reason for each choice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from chiaroscuro.data import Dataset, as_call, open_data
+from chiaroscuro.engine.batches import Pairs, training_part
+from chiaroscuro.engine.networks import build
+from chiaroscuro.engine.progress import duration
+from chiaroscuro.engine.reading import read_settings
+from chiaroscuro.engine.settings import Settings
+from chiaroscuro.errors import InputError, need
+
+__all__ = ["MINUTES", "Suggestion", "kind_of", "suggest"]
+
+MINUTES = 5.0
+"""Time for training where none is asked for."""
+TEST = 0.2
+"""Share of the rows held out where the data bring no split."""
+EPOCHS = 100
+"""More are not suggested where no time is asked for."""
+STEPS = 4
+"""Steps of an epoch that the batch leaves at least."""
+SIDE = 64
+"""Pixels of a side of images that come as files."""
+SMOOTH = 0.5
+"""Correlation of neighbouring columns from which on rows are series."""
+LONG = 64
+"""Columns from which on a matrix may be series."""
+_NOUNS = {"table": "a table", "text": "texts"} | {k: k for k in ("images", "series", "pairs")}
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Settings for some data, and why.
+
+    Args:
+        settings: complete; `chiaro train` takes them.
+        kind: "images", "table", "text", "series" or "pairs".
+        reasons: sentences, one for each choice.
+    """
+
+    settings: Settings
+    kind: str
+    reasons: tuple[str, ...]
+
+
+def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] = ()) -> Suggestion:
+    """Return settings that suit the data and this machine, with the reasons.
+
+    Args:
+        source: a folder, a file, a name or a call, as for `open_data`.
+        minutes: that training may take; a step is timed here, and the epochs follow from that.
+        overrides: `key=value`, as for `--set`; what they fix is not chosen.
+
+    Example:
+        >>> found = suggest("digits(size=16, renderings=(1, 1))", overrides=["epochs=1"])
+        >>> found.kind, found.settings.batch
+        ('images', 128)
+    """
+    need(
+        minutes is None or 0 < minutes < float("inf"),
+        lambda: f"`--minutes` needs a number above 0; received {minutes}.",
+    )
+    fixed = list(overrides)
+    keys = {one.partition("=")[0].strip() for one in fixed}
+    call, data = _opened(source)
+    kind, why = kind_of(data)
+    reasons = [f"{len(data):,} rows, taken as {_NOUNS[kind]}: {why}."]
+    if data.split is None:
+        call = as_call(call, test=TEST)
+        data = data.with_split(TEST)
+        reasons.append(
+            f"{len(data.part('test')):,} rows are held out for `chiaro evaluate` (test={TEST:g})."
+        )
+    else:
+        reasons.append(f"The data bring a split; {len(data.part('test')):,} rows are held out.")
+    choices = [f"data.source={call}"]
+    preset, more, said = _CHOOSE[kind](data)
+    n = len(data.part("train"))
+    batch = _batch(n)
+    choices += [*more, f"batch={batch}", "schedule.warmup=1"]
+    settings = read_settings(preset, [*choices, *fixed])
+    reasons.append(f"Preset `{preset}`: {said}.")
+    rows = len(training_part(settings, data))
+    steps = max(1, rows // settings.batch)
+    reasons.append(f"Batch {settings.batch}: {steps} step{'s' * (steps != 1)} an epoch.")
+    if "epochs" not in keys:
+        epochs, said = _epochs(settings, data, steps, minutes)
+        settings = read_settings(settings, [f"epochs={epochs}"])
+        reasons.append(said)
+    return Suggestion(settings, kind, tuple(reasons))
+
+
+def kind_of(data: Dataset) -> tuple[str, str]:
+    """Return "images", "table", "text", "series" or "pairs", and what tells so.
+
+    Example:
+        >>> kind_of(open_data({"x": np.eye(4)}))
+        ('table', 'a matrix of 4 columns')
+    """
+    inputs = set(data.inputs)
+    texts = inputs & {"texts", "captions"}
+    if "images" in inputs:
+        shape = data[[0]]["images"].shape[1:3]
+        if texts:
+            return "pairs", f"each of the images ({shape[0]} x {shape[1]} pixels) has a text"
+        return "images", f"{shape[0]} x {shape[1]} pixels"
+    if texts:
+        several = "captions" in inputs and any(len(one) > 1 for one in data[[0]]["captions"])
+        if several:
+            return "pairs", "each row has several texts"
+        return "text", "one text a row"
+    name = next(iter(data.inputs))
+    some = np.asarray(data[np.arange(min(len(data), 256))][name])
+    if some.dtype.kind not in "fiub":
+        raise InputError(f"`{data.name}` holds `{name}` of {some.dtype}; numbers are needed.")
+    if some.ndim == 3:
+        _, channels, length = some.shape
+        need(
+            channels <= length,
+            lambda: (
+                f"`{data.name}` holds `{name}` of shape {(len(data), channels, length)}; series are "
+                f"(n, channels, length), time last. Save `{name}.transpose(0, 2, 1)`."
+            ),
+        )
+        return "series", f"{channels} channels of length {length}"
+    need(
+        some.ndim == 2,
+        lambda: (
+            f"`{data.name}` holds `{name}` of shape {(len(data), *some.shape[1:])}; known are "
+            "images (uint8, 3 channels), tables (n, d) and series (n, channels, length)."
+        ),
+    )
+    columns = some.shape[1]
+    smooth = _smoothness(some.astype(np.float64)) if columns >= LONG else 0.0
+    if smooth > SMOOTH:
+        return "series", (
+            f"neighbouring values of its {columns} correlate by {smooth:.2f}, as in a signal"
+        )
+    return "table", f"a matrix of {columns} columns"
+
+
+def _smoothness(x: np.ndarray) -> float:
+    """Return the mean correlation of neighbouring columns, each row centred."""
+    x = x - x.mean(axis=1, keepdims=True)
+    own = (x**2).sum(axis=1)
+    kept = own > 0
+    if not kept.any():
+        return 0.0
+    return float(((x[kept, 1:] * x[kept, :-1]).sum(axis=1) / own[kept]).mean())
+
+
+def _opened(source: str) -> tuple[str, Dataset]:
+    """Return the call for a source and its data; images of files at one small size."""
+    call = as_call(source)
+    if call.startswith("folder(") and "size=" not in call:
+        call = as_call(call, size=SIDE, cache=True)
+    if call.startswith("pairs(") and "size=" not in call and "pictures=" not in call:
+        images = as_call(call, size=SIDE, cache=True)
+        try:
+            return images, open_data(images)
+        except InputError as error:
+            alone = as_call(call, pictures=False)
+            data = open_data(alone)
+            if "captions" in data.inputs and "npz" in str(error):  # no line names an image
+                return alone, data
+            raise
+    return call, open_data(call)
+
+
+def _batch(n: int) -> int:
+    """Return a power of 2, at most 128, that leaves an epoch several steps.
+
+    Example:
+        >>> _batch(100_000), _batch(150), _batch(4)
+        (128, 32, 2)
+    """
+    need(n >= 4, lambda: f"Training needs at least 4 rows that are not held out; there are {n}.")
+    return min(128, 1 << max(1, (n // STEPS).bit_length() - 1))
+
+
+def _images(data: Dataset) -> tuple[str, list[str], str]:
+    if data.source is not None:
+        source = ["views.first=''", "views.fresh=true", "data.distinct=true"]
+        return "digits", source, "the data draw their own views"
+    side = min(data[[0]]["images"].shape[1:3])
+    size = max(8, min(SIDE, side // 4 * 4))
+    encoder = "ResNet(depth=9, width=0.25, stem='strided')"
+    if torch.cuda.is_available():
+        encoder = "ResNet(depth=18, stem='small')"
+    more = [f"views.first=SimCLR(size={size}, strength=0.5)", f"network.encoder={encoder}"]
+    threads = torch.get_num_threads()
+    device = "a GPU" if torch.cuda.is_available() else f"{threads} CPU thread{'s' * (threads > 1)}"
+    return "pictures", more, f"{encoder} on {device}; views are crops of {size} pixels"
+
+
+def _scaled(data: Dataset, axis: int | tuple[int, ...]) -> str:
+    """Return the view that standardises columns or channels by the training side."""
+    x = np.asarray(data.part("train").column(next(iter(data.inputs))), dtype=np.float64)
+    need(
+        bool(np.isfinite(x).all()),
+        lambda: (
+            f"`{data.name}` has {int((~np.isfinite(x)).sum())} numbers that are missing or "
+            "infinite; fill or drop them first."
+        ),
+    )
+    mean, std = x.mean(axis=axis), x.std(axis=axis)
+    std = np.where(std > 1e-12, std, 1.0)
+    told = lambda values: [float(f"{value:.6g}") for value in np.atleast_1d(values)]
+    return f"Standardise(mean={told(mean)}, std={told(std)})"
+
+
+def _table(data: Dataset) -> tuple[str, list[str], str]:
+    columns = data[[0]][next(iter(data.inputs))].shape[1]
+    width = 256 if columns <= 512 else 512
+    scaled = _scaled(data, 0)
+    more = [
+        f"views.first=Chain({scaled}, Jitter(noise=0.2), Mask(p=0.3))",
+        f"network.encoder=MLP(d_in={columns}, d=64, depth=3, width={width}, normalisation='batch')",
+    ]
+    return "table", more, "columns are standardised; views hide columns and add noise"
+
+
+def _series(data: Dataset) -> tuple[str, list[str], str]:
+    shape = data[[0]][next(iter(data.inputs))].shape[1:]
+    channels, length = (1, shape[0]) if len(shape) == 1 else shape
+    scaled = _scaled(data, (0, 2)) if len(shape) > 1 else _whole(data)
+    stride = max(1, min(8, length // 512))
+    depth = max(1, min(4, (int(0.7 * length) // stride).bit_length() - 3))
+    span = max(1, length // 25)
+    more = [
+        f"views.first=Chain({scaled}, Window(share=0.7), Jitter(noise=0.1, scale=0.2), "
+        f"Mask(p=0.1, span={span}))",
+        f"network.encoder=SeriesNet(channels={channels}, d=128, width=32, depth={depth}, "
+        f"stride={stride})",
+    ]
+    return "series", more, "a 1-D convolutional network; views are windows, noise and gaps"
+
+
+def _whole(data: Dataset) -> str:
+    x = np.asarray(data.part("train").column(next(iter(data.inputs))), dtype=np.float64)
+    return f"Standardise(mean={x.mean():.6g}, std={max(float(x.std()), 1e-12):.6g})"
+
+
+def _text(data: Dataset) -> tuple[str, list[str], str]:
+    return "text", [], "a transformer over bytes; views hide different spans of a text"
+
+
+def _pairs(data: Dataset) -> tuple[str, list[str], str]:
+    if "images" not in data.inputs:
+        more = ["views.first=Rewrites()"]
+        return "text", more, "a transformer over bytes; the texts of a row are each other's views"
+    side = min(data[[0]]["images"].shape[1:3])
+    size = max(8, min(SIDE, side // 4 * 4))
+    more = [f"views.first=SimCLR(size={size}, strength=0.05)"]
+    return "emoji-clip", more, "CLIP: an image encoder and a text encoder, trained together"
+
+
+_CHOOSE: dict[str, Any] = {
+    "images": _images,
+    "table": _table,
+    "series": _series,
+    "text": _text,
+    "pairs": _pairs,
+}
+
+
+def _epochs(
+    settings: Settings, data: Dataset, steps: int, minutes: float | None
+) -> tuple[int, str]:
+    """Return the epochs that fit into the time, and a sentence."""
+    seconds = _step_seconds(settings, data) * steps
+    budget = 60 * (MINUTES if minutes is None else minutes)
+    most = EPOCHS if minutes is None else 100 * EPOCHS
+    epochs = int(min(most, max(1, budget // seconds)))
+    about = duration(epochs * seconds)
+    end = f"{epochs} epoch{'s' * (epochs != 1)} take about {about} here"
+    if seconds > budget:
+        return epochs, f"{end}: more than {budget / 60:g} min, for one epoch is the least."
+    how = "" if minutes is None else f", within {minutes:g} min"
+    return epochs, f"{end}{how}; `--minutes` changes that."
+
+
+def _step_seconds(settings: Settings, data: Dataset) -> float:
+    """Time a step: views, networks, objective, backward."""
+    part = training_part(settings, data)
+    pairs, networks = Pairs.of(settings, part), build(settings.network, settings.seed)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if settings.device != "auto":
+        device = torch.device(settings.device)
+    networks, objective = networks.to(device).train(), settings.make_objective().to(device)
+    rows = np.arange(min(settings.batch, len(part)))
+    labels = part.labels if "labels" in objective.takes else None
+    with torch.random.fork_rng(devices=[]):
+        for turn in range(3):
+            if turn == 1:  # the first one pays for what is set up once
+                began = time.perf_counter()
+            x1, x2 = (x.to(device) for x in pairs(rows, 0))
+            z1, z2 = networks(x1, side=0), networks(x2, side=1)
+            y = () if labels is None else (torch.as_tensor(labels[rows]).to(device),)
+            objective(z1, z2, *y).backward()
+    return (time.perf_counter() - began) / 2
