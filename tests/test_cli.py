@@ -58,7 +58,16 @@ WRONG = {
     ("--verbose",): "VERB",
     ("doctor", "--jso"): "--jso",
     ("doctor", "--js"): "--js",
-    ("train", "simclr"): "--out",
+    ("train",): "`chiaro train` needs data, a preset or a file of settings",
+    ("train", "nowhere/"): "`nowhere/` is not there",
+    ("train", "mine.csv"): "`mine.csv` is not there",
+    ("train", "simclr", "--epochs", "3"): "`--set epochs=3`",
+    ("train", "simclr", "--lr=0.1"): "`--set optimiser.lr=0.1`",
+    ("train", "simclr", "--minutes", "3"): "use `--set epochs=N`",
+    ("train", "--resume"): "needs the run folder",
+    ("train", "--resume", "--out", "nowhere"): "`nowhere` is not a run",
+    ("train", "simclr", "--restart"): "`--restart` goes with `--resume`",
+    ("report", "runs/nope"): "`runs/nope` is not there",
     ("train", "simlcr", "--out", "x"): "`simlcr` is not a preset; did you mean `simclr`?",
     ("train", "simclr", "--set", "optimiser.rl=1", "--out", "x"): "did you mean `optimiser.lr`?",
     ("preset", "show", "byo"): "did you mean `byol`?",
@@ -132,7 +141,8 @@ def test_train_embed_and_evaluate(capsys, tmp_path):
     folder, file = str(tmp_path / "run"), str(tmp_path / "e.npz")
     status, out, err = run(capsys, "train", "digits", "--set", *TINY, "--out", folder)
     assert (status, out) == (0, f"run: {folder}\n")
-    assert "online_knn" in err.splitlines()[-1]
+    assert "online_knn" in err
+    assert f"  chiaro evaluate {folder} " in err  # the next commands, filled in
     assert run(capsys, "embed", folder, "--out", file)[:2] == (0, f"embeddings: {file}\n")
     status, of_file, err = run(capsys, "evaluate", file, "--json")
     assert (status, err) == (0, "")
@@ -259,8 +269,10 @@ def test_the_demo_prints_a_table_and_where_things_are(capsys, tmp_path):
         demo.main(str(tmp_path), TINY)
         out = capsys.readouterr().out
         names = ["input", "untrained", "encoder", "projector"]
-        rows = [line.split()[0] for line in out.splitlines() if line.split()[0] in names]
-        assert rows == names
+        words = [line.split() for line in out.splitlines()]
+        assert [one[0] for one in words if one and one[0] in names] == names
+        assert out.splitlines()[-1] == f"open this page: {tmp_path / f'run-{n}' / 'report.html'}"
+        assert out.count("\n") < 25
         assert (tmp_path / f"run-{n}" / "embeddings" / "all.npz").is_file()
         assert json.loads((tmp_path / f"run-{n}" / "evaluation.json").read_text())["protocol"]
 
@@ -268,8 +280,9 @@ def test_the_demo_prints_a_table_and_where_things_are(capsys, tmp_path):
 def test_presets_are_listed_and_shown(capsys):
     status, out, err = run(capsys, "preset", "list")
     assert (status, err) == (0, "")
-    names = [line.split()[0] for line in out.splitlines()]
+    names = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
     assert "simclr" in names
+    assert "SimCLR: two augmentations of an image agree, all others of the batch" in out
     for name in names:
         assert run(capsys, "preset", "show", name)[1].startswith("# ")
 
@@ -280,6 +293,51 @@ def test_data_are_listed(capsys, monkeypatch, tmp_path):
     status, out, err = run(capsys, "data", "list")
     assert (status, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()][::6] == ["digits", "mine"]
+
+
+# ---- your own data ----
+
+
+def table(folder):
+    draw = np.random.default_rng(0)
+    labels = np.arange(80) % 2
+    x = draw.normal(size=(80, 5)) * [1, 10, 100, 1, 1] + labels[:, None]
+    np.savez(folder / "table.npz", x=x.astype(np.float32), labels=labels)
+
+
+def test_data_are_enough_to_train(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path)
+    for number in (1, 2):
+        status, out, err = run(capsys, "train", "table.npz", "--set", "epochs=1")
+        assert (status, out) == (0, f"run: {os.path.join('runs', f'table-{number}')}\n")
+    assert "80 rows, taken as a table: a matrix of 5 columns." in err
+    assert "16 rows are held out" in err
+    assert "chiaro diagnose runs/table-2" in err
+    monkeypatch.chdir("/")  # the path of the data in the run is absolute
+    status, out, _ = run(capsys, "evaluate", str(tmp_path / "runs" / "table-2"), "--json")
+    assert (status, json.loads(out)["protocol"]["n_test"]) == (0, 16)
+
+
+def test_a_run_is_continued_from_its_folder_and_for_longer(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path)
+    assert run(capsys, "train", "table.npz", "--set", "epochs=1", "--out", "a")[0] == 0
+    before = chiaroscuro.Run.open("a").history().records[-1]["step"]
+    assert run(capsys, "train", "a", "--resume")[0] == 0  # finished: nothing to do
+    status, _, err = run(capsys, "train", "--resume", "--out", "a", "--set", "epochs=3")
+    assert status == 0
+    assert "3 epochs in place of 1: the schedule `cosine`" in err
+    records = chiaroscuro.Run.open("a").history().records
+    assert records[-1]["step"] == 3 * before
+    assert {"step": before, "epochs_before": 1, "epochs_now": 3} in records
+    for change, sentence in {"epochs=2": "3 epochs", "batch=4": "--init a"}.items():
+        status, _, err = run(capsys, "train", "a", "--resume", "--set", change)
+        assert (status, sentence in err) == (2, True), err
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "table.npz").rename(tmp_path / "moved" / "table.npz")
+    moved = "arrays('moved/table.npz', test=0.2)"
+    assert run(capsys, "train", "a", "--resume", "--data", moved)[0] == 0
 
 
 # ---- doctor ----
@@ -301,12 +359,13 @@ def test_doctor_json_is_one_document(capsys, monkeypatch, tmp_path):
     assert facts["chiaroscuro"] == chiaroscuro.__version__
     assert facts["torch"]
     assert facts["threads"] >= 1
-    assert facts["data"] == {"CHIARO_DATA": str(tmp_path), "holds": ["cifar.npz"]}
+    assert facts["data"]["CHIARO_DATA"] == facts["data"]["folders"][0] == str(tmp_path)
+    assert {"digits", "cifar"} <= set(facts["data"]["datasets"])
 
 
 def test_doctor_says_when_the_data_folder_is_missing(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("CHIARO_DATA", str(tmp_path / "nowhere"))
-    assert "nowhere, holds no" in run(capsys, "doctor")[1]
+    assert "nowhere (not there)" in run(capsys, "doctor")[1]
 
 
 # ---- cite ----
@@ -323,6 +382,13 @@ def test_cite_a_name_that_needs_arguments_cites_the_class(capsys):
     status, out, _ = run(capsys, "cite", "OnDims", "--keys")
     assert status == 0
     assert out.split() == keys(chiaroscuro.OnDims.__doc__)
+
+
+@pytest.mark.parametrize("name", ["SimCLR", "MoCo", "VICReg", "supcon"])
+def test_cite_a_method_cites_its_paper(capsys, name):
+    status, out, _ = run(capsys, "cite", name, "--keys")
+    assert status == 0
+    assert any(key.endswith(name.lower()) for key in out.split())
 
 
 def test_cite_a_spec_cites_all_that_is_inside(capsys):

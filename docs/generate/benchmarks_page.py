@@ -34,7 +34,8 @@ def rest(root: Path) -> str:
 def _tables(root: Path) -> Any:
     path = root / "benchmarks" / "tables.py"
     spec = importlib.util.spec_from_file_location("tables", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

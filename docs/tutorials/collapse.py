@@ -8,9 +8,10 @@
 # output of the projector is left without normalisation, as it often is.
 
 # %%
-import chiaroscuro as cs
 import matplotlib.pyplot as plt
 import numpy as np
+
+import chiaroscuro as cs
 
 settings = cs.engine.read_settings(
     "digits", ["epochs=14", "network.projector=\"Projector(d=64, depth=1, last='none')\""]

@@ -8,9 +8,10 @@
 # size and colour. Raw pixels say little about which digit it is.
 
 # %%
-import chiaroscuro as cs
 import matplotlib.pyplot as plt
 import numpy as np
+
+import chiaroscuro as cs
 
 data = cs.data.open_data("digits")
 data

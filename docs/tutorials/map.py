@@ -9,9 +9,10 @@
 # images it has not seen.
 
 # %%
-import chiaroscuro as cs
 import matplotlib.pyplot as plt
 import numpy as np
+
+import chiaroscuro as cs
 
 settings = cs.engine.read_settings(
     "digits",

@@ -9,10 +9,11 @@
 # ([the paper](../papers/tan2024.md)). Here the graph is planted, so that the answer is known.
 
 # %%
-import chiaroscuro as cs
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+
+import chiaroscuro as cs
 
 graph = cs.graphs.block_model([40] * 6, p=0.75, q=0.02, seed=0)
 truth = np.repeat(np.arange(6), 40)

@@ -9,9 +9,10 @@
 # measured factor by factor, before and after the projector.
 
 # %%
-import chiaroscuro as cs
 import matplotlib.pyplot as plt
 import numpy as np
+
+import chiaroscuro as cs
 from chiaroscuro.data import Box, LeakyMLP, Normal, Process
 
 style = Normal((0.1, 0.3, 1.0))  # how far a pair differs, in each of three dimensions of style

@@ -9,10 +9,11 @@
 # *synonyms*: no fact tells them apart. Words of a language are the same idea at a larger scale.
 
 # %%
-import chiaroscuro as cs
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+
+import chiaroscuro as cs
 
 N, k, d = 16, 8, 8  # symbols, residues, dimension: symbols s and s + 8 are synonyms
 torch.manual_seed(0)
@@ -31,7 +32,7 @@ parameters = [*symbols.parameters(), *contexts.parameters()]
 optimiser = torch.optim.AdamW(parameters, lr=3e-3, weight_decay=0.1)
 one_hot = torch.nn.functional.one_hot
 losses = []
-for step in range(2500):
+for _ in range(2500):
     a, b = torch.randint(N, (2, 64))
     c = (a + b) % k + k * torch.randint(N // k, (64,))
     pair = torch.cat([one_hot(b, N), one_hot(c, N)], dim=1).float()

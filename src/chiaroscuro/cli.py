@@ -187,7 +187,7 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     diagnose.add_argument(
         "--task",
         metavar="FILE.npz",
-        help="symbols, contexts and labels of a downstream task: measure whether these data help it",
+        help="symbols, contexts and labels of a downstream task: do these data help it?",
     )
     _add_json(diagnose)
     diagnose.add_argument("--out", metavar="DIR", help="write diagnosis.json and figures here")
@@ -772,8 +772,9 @@ def _data() -> dict[str, Any]:
     from chiaroscuro.data.places import VARIABLE, places
 
     folder = os.environ.get(VARIABLE)
+    missing = " (not there)" if folder and not os.path.isdir(folder) else ""
     return {
-        VARIABLE: folder or "not set",
+        VARIABLE: f"{folder}{missing}" if folder else "not set",
         "folders": [str(place) for place in places()],
         "datasets": [one.name for one in available() if one.where],
     }

@@ -127,8 +127,8 @@ def kind_of(data: Dataset) -> tuple[str, str]:
         need(
             channels <= length,
             lambda: (
-                f"`{data.name}` holds `{name}` of shape {(len(data), channels, length)}; series are "
-                f"(n, channels, length), time last. Save `{name}.transpose(0, 2, 1)`."
+                f"`{data.name}` holds `{name}` of shape {(len(data), channels, length)}; series "
+                f"are (n, channels, length), time last. Save `{name}.transpose(0, 2, 1)`."
             ),
         )
         return "series", f"{channels} channels of length {length}"

@@ -29,8 +29,8 @@ class SeriesNet(Model):
             plain values without a paper behind them.
         stride: of the first layer; raise it for audio, where neighbouring samples are nearly equal.
 
-    Numerics: in training, batch statistics need more than one value per channel. Series shorter than
-    `2 ** depth * stride` are refused.
+    Numerics: in training, batch statistics need more than one value per channel. Series shorter
+    than `2 ** depth * stride` are refused.
 
     Example:
         >>> net = SeriesNet(channels=3, d=64)
