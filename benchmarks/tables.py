@@ -1,6 +1,8 @@
-"""The README's tables of measurements, written from `results/`, so that no number is typed.
+"""Tables of measurements, written from `results/`, so that no number is typed.
 
-python benchmarks/tables.py    rewrites the tables between their markers
+The documentation shows all of them; the README a comparison with the alternatives.
+
+python benchmarks/tables.py    rewrites the comparison between its markers in the README
 """
 
 from __future__ import annotations
@@ -101,7 +103,7 @@ def race(content: dict) -> str:
     }
     rows |= {name: [one["encoder"] for one in records] for name, records in trained.items()}
     lines = [
-        "| CIFAR-10, 10,000 pictures to train on, 2,000 held out | kNN, k = 20 | linear, ridge "
+        "| CIFAR-10, 10,000 images to train on, 2,000 held out | kNN, k = 20 | linear, ridge "
         "| linear, SGD | steps | images/s | seconds |",
         "|---" * 7 + "|",
     ]
@@ -115,7 +117,7 @@ def race(content: dict) -> str:
     last = (
         f"Mean and standard deviation over {len(result['race'])} seeds; of our best recipe {seeds} "
         f"seed{'s' * (seeds != 1)}, and it is the best of three that were measured on these "
-        "held-out pictures, so it flatters; the race's settings were chosen on the training side. "
+        "held-out images, so it flatters; the race's settings were chosen on the training side. "
         f"Other work ran at idle priority. Command: `{content['command']}`."
     )
     return "\n".join([*lines, "", last])
@@ -148,7 +150,7 @@ def temperature(content: dict) -> str:
     }
     columns = [(what, layer) for what in ("style", "content") for layer in "hz"]
     lines = [
-        "| pictures | temperatures | style (R^2), h | style, z | content, h | content, z |",
+        "| images | temperatures | style (R^2), h | style, z | content, h | content, z |",
         "|---|---|---|---|---|---|",
     ]
     table = content["result"]["table"]
@@ -242,14 +244,62 @@ TABLES: dict[str, Callable[[dict], str]] = {
 }
 
 
+def comparison(results: dict[str, dict]) -> str:
+    """Ours beside lightly, pytorch-metric-learning and a loss written with cross-entropy."""
+    loss, parity, views = (results[name] for name in ("objective", "parity", "augment"))
+    times, memory = loss["result"]["times"]["4096"], loss["result"]["peak growth in MB"]
+    cpu = lambda name: f"{times[name]['bounds']:.1f} x"
+    mb = lambda name: f"{memory[name]['4096']:,.0f} MB"
+    outside = parity["result"]["outside"]
+    cells = lambda case: [_number(outside[case][who]) for who in PEERS]
+    small, zero = "tau 0.001", "a zero row, float16"
+    right = [_number(outside[case]["float64"]) for case in (small, zero)]
+    speed = views["result"]["sizes"]["32 px"]
+    fast = f"{speed['views_per_second']['ours_fast']:,.0f}"
+    slow = f"{speed['views_per_second']['ours_fast'] / speed['times_lightly']['ours_fast']:,.0f}"
+    race = results["race"]["result"]["race"]
+    accuracy = {
+        who: _percent([one[who]["encoder"]["linear"] for one in race])
+        for who in ("ours", "lightly")
+    }
+    rows = [
+        ("time of the loss, 4,096 pairs, as multiples of two matrix products and one exponential",
+         [cpu("cosine"), cpu("lightly"), "-", cpu("textbook")], loss),
+        ("peak memory of the loss, 4,096 pairs",
+         [mb("cosine"), mb("lightly"), "-", mb("textbook")], loss),
+        (f"NT-Xent at tau 0.001 (right: {right[0]})", cells(small), parity),
+        (f"NT-Xent of a zero row in float16 (right: {right[1]})", cells(zero), parity),
+        ("SimCLR augmentation, 32 px, views a second on one core", [fast, slow, "-", "-"], views),
+        ("CIFAR-10, 10,000 images, equal time on two cores: linear accuracy",
+         [accuracy["ours"], accuracy["lightly"], "-", "-"], results["race"]),
+        ("diagnosis with advice; papers' claims judged by code", ["yes", "-", "-", "-"], None),
+    ]  # fmt: skip
+    lines = [
+        "| | Chiaroscuro | lightly | pytorch-metric-learning | textbook cross-entropy | command |",
+        "|---|---|---|---|---|---|",
+    ]
+    for what, values, content in rows:
+        command = f"`{content['command']}`" if content else "`python benchmarks/advice.py`"
+        lines.append(f"| {what} | {' | '.join(values)} | {command} |")
+    return "\n".join(lines)
+
+
+PEERS = ("ours", "lightly", "pytorch-metric-learning", "textbook")
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
 def written(readme: str) -> str:
-    """The README with every table as the results say."""
-    for name, render in TABLES.items():
-        content = json.loads((HERE / "results" / f"{name}.json").read_text())
-        block = f"<!-- {name} -->\n{render(content)}\n<!-- /{name} -->"
-        pattern = rf"<!-- {name} -->.*?<!-- /{name} -->"
-        readme = re.sub(pattern, lambda _, block=block: block, readme, flags=re.DOTALL)
-    return readme
+    """The README with its comparison as the results say."""
+    results = {
+        name: json.loads((HERE / "results" / f"{name}.json").read_text())
+        for name in ("objective", "parity", "augment", "race")
+    }
+    block = f"<!-- comparison -->\n{comparison(results)}\n<!-- /comparison -->"
+    pattern = r"<!-- comparison -->.*?<!-- /comparison -->"
+    return re.sub(pattern, lambda _: block, readme, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
     settings = cs.engine.read_settings("digits", overrides)
     print(
         "Handwritten digits at random places, angles, sizes and colours. A small network learns, "
-        "without\nlabels, which two drawings show the same handwriting. About a minute on two cores.",
+        "without\nlabels, which two drawings show the same handwriting: a minute on two cores.",
         flush=True,
     )
     measure = cs.engine.held_out(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from chiaroscuro.data import Dataset, as_call, open_data
+from chiaroscuro.data.pictures import EXTENSIONS
 from chiaroscuro.engine.batches import Pairs, training_part
 from chiaroscuro.engine.networks import build
 from chiaroscuro.engine.progress import duration
@@ -29,7 +34,7 @@ EPOCHS = 100
 STEPS = 4
 """Steps of an epoch that the batch leaves at least."""
 SIDE = 64
-"""Pixels of a side of images that come as files."""
+"""Pixels that a side of an image has at most."""
 SMOOTH = 0.5
 """Correlation of neighbouring columns from which on rows are series."""
 LONG = 64
@@ -162,7 +167,7 @@ def _opened(source: str) -> tuple[str, Dataset]:
     """Return the call for a source and its data; images of files at one small size."""
     call = as_call(source)
     if call.startswith("folder(") and "size=" not in call:
-        call = as_call(call, size=SIDE, cache=True)
+        call = as_call(call, size=_side(source), cache=True)
     if call.startswith("pairs(") and "size=" not in call and "pictures=" not in call:
         images = as_call(call, size=SIDE, cache=True)
         try:
@@ -174,6 +179,20 @@ def _opened(source: str) -> tuple[str, Dataset]:
                 return alone, data
             raise
     return call, open_data(call)
+
+
+def _side(folder: str) -> int:
+    """Return the side to bring the images of a folder to: the smallest of some, at most 64."""
+    files = itertools.islice(_image_files(Path(folder).expanduser()), 64)
+    sides = []
+    for file in files:
+        with contextlib.suppress(OSError), Image.open(file) as image:  # a broken file is left out
+            sides.append(min(image.size))
+    return max(8, min([SIDE, *sides]) // 4 * 4)
+
+
+def _image_files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.suffix.lower() in EXTENSIONS)
 
 
 def _batch(n: int) -> int:
