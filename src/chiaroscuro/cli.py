@@ -131,6 +131,11 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     )
     _add_sets(train, "change a setting, such as optimiser.lr=0.1")
     train.add_argument("--data", metavar="SPEC", help="train a preset on these data")
+    train.add_argument(
+        "--labels",
+        metavar="COLUMN",
+        help="column of a table that holds the classes, for evaluation",
+    )
     train.add_argument("--out", metavar="DIR", help="run folder (the next free one in runs/)")
     train.add_argument(
         "--resume",
@@ -330,7 +335,7 @@ def _train(call: argparse.Namespace) -> int:
 
 def _new(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
     """Return the settings of a new run, its folder, and what was chosen and why."""
-    from chiaroscuro.data import absolute_source, is_source
+    from chiaroscuro.data import absolute_source, as_call, is_source
     from chiaroscuro.engine import presets, read_settings, suggest
 
     what = call.what
@@ -341,8 +346,14 @@ def _new(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
     sets = [*([f"data.source={call.data}"] if call.data else []), *call.sets]
     is_settings = what in presets() or what.endswith(".toml")
     if not is_settings and is_source(what):
-        found = suggest(what, call.minutes, sets)
-        settings, said = found.settings, list(found.reasons)
+        source = as_call(what, labels=call.labels) if call.labels else what
+        try:
+            suggestion = suggest(source, call.minutes, sets)
+        except InputError as error:
+            if "with `labels=" not in str(error) or call.labels:
+                raise
+            raise InputError(f"{error} Here: `chiaro train {what} --labels COLUMN`.") from None
+        settings, said = suggestion.settings, list(suggestion.reasons)
         said.append("Change any of it with `--set`; the settings are in the run folder.")
     else:
         if not is_settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, BinaryIO
 
 from chiaroscuro.artifacts import Run, to_toml
 from chiaroscuro.artifacts.files import replace
@@ -57,7 +57,11 @@ def continued(
     notes = []
     if changed:
         text = to_toml({"format": RUN_FORMAT, **after.table()}).encode()
-        replace(run.folder / "settings.toml", lambda file: file.write(text) and None)
+
+        def write(file: BinaryIO) -> None:
+            file.write(text)
+
+        replace(run.folder / "settings.toml", write)
     if after.epochs > before.epochs:
         notes.append(
             f"{after.epochs} epochs in place of {before.epochs}: the schedule "

@@ -240,9 +240,9 @@ def _scaled(data: Dataset, axis: int | tuple[int, ...]) -> str:
 def _table(data: Dataset) -> tuple[str, list[str], str]:
     columns = data[[0]][next(iter(data.inputs))].shape[1]
     width = 256 if columns <= 512 else 512
-    scaled = _scaled(data, 0)
+    scaled = "" if data.scaling is not None else f"{_scaled(data, 0)}, "  # or by the reader
     more = [
-        f"views.first=Chain({scaled}, Jitter(noise=0.2), Mask(p=0.3))",
+        f"views.first=Chain({scaled}Jitter(noise=0.2), Mask(p=0.3))",
         f"network.encoder=MLP(d_in={columns}, d=64, depth=3, width={width}, normalisation='batch')",
     ]
     return "table", more, "columns are standardised; views hide columns and add noise"
