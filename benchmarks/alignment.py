@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -156,11 +155,9 @@ def gained(
             "batch=128",
             "objective='InfoNCE(kernel=Cosine(tau=0.2))'",
             f"seed={seed}",
-            f"saving.every={10**9}",
         ],
     )
-    with tempfile.TemporaryDirectory() as folder:
-        found = cs.embed(cs.train(settings, folder))
+    found = cs.embed(cs.train(settings))
     h = {"trained": np.asarray(found.h), "untrained": np.asarray(found.layers["untrained"])}
     split = np.asarray(found.split)
     measured: dict[str, dict[str, float]] = {}

@@ -48,7 +48,7 @@ def main() -> None:
 
 def one(method: str, seed: int, epochs: int | None) -> dict[str, Any]:
     """Train one network and ask it about the held-out side."""
-    settings = read_settings(METHODS[method], [f"seed={seed}", f"saving.every={10**9}"])
+    settings = read_settings(METHODS[method], [f"seed={seed}"])
     if epochs is not None:
         settings = read_settings(settings, [f"epochs={epochs}"])
     with tempfile.TemporaryDirectory() as folder:

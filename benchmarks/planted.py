@@ -115,11 +115,11 @@ def examined(folder: Path) -> Case:
 
     run = cs.Run.open(folder)
     settings = engine.Settings.of(run.settings())
-    found = engine.examine(run, ROWS).arrays()
+    found = engine.examine(run, ROWS).embeddings.arrays()
     arrays = {name: value for name, value in found.items() if not name.startswith("layer_")}
     arrays["layers"] = {"untrained": found["layer_untrained"]}
     about = About(
-        engine.contrast_of(settings),
+        engine.open_run(run).contrast,
         settings.batch,
         0,
         settings.table(),

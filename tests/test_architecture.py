@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "engine": BASE | {"data", "views", "models", "kernels", "pairwise", "objectives", "artifacts"},
     "tuning": BASE | {"data", "artifacts", "diagnostics", "engine", "figures"},
     "report": {"errors", "spec", "artifacts", "measures"},
+    "verbs": {"errors", "artifacts", "diagnostics", "engine", "report", DOOR},
     "labs": {DOOR},
     "demo": {DOOR},
     "cli": EVERYTHING,

@@ -20,17 +20,17 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from chiaroscuro.engine import (
-    anyone,
     average_gradients,
     barrier,
     cached_backward,
     distributed_loss,
     gather_rows,
     is_first,
+    on_any_rank,
+    on_every_rank,
     rank,
     share_buffers,
     synchronised,
-    together,
     world_size,
 )
 from chiaroscuro.errors import ChiaroError, InputError
@@ -472,7 +472,7 @@ def check_failures(world: int) -> Iterator[str]:
 
     for name, call, kind in (
         ("loss", lambda: distributed_loss(Broken(where), z, z), RuntimeError),
-        ("together", lambda: together(work), FileNotFoundError),
+        ("on_every_rank", lambda: on_every_rank(work), FileNotFoundError),
     ):
         try:
             call()
@@ -484,7 +484,7 @@ def check_failures(world: int) -> Iterator[str]:
                 yield f"{name}: {error!r}"
         else:
             yield f"{name}: nothing raised"
-    if together(rank) != rank() or not anyone(rank() == where) or anyone(False):
+    if on_every_rank(rank) != rank() or not on_any_rank(rank() == where) or on_any_rank(False):
         yield "together or anyone"
 
 

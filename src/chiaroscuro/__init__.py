@@ -1,7 +1,7 @@
 """Chiaroscuro: contrastive representation learning, one small algebra of kernels and negatives.
 
-The public door. Names arrive when they are first used, so `import chiaroscuro` costs nothing and
-works where torch is not needed.
+Names arrive when they are first used, so `import chiaroscuro` costs nothing and works where torch
+is not needed.
 
 Example:
     >>> import chiaroscuro as cs
@@ -11,6 +11,8 @@ Example:
 
 import importlib
 import importlib.util
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,8 +66,8 @@ if TYPE_CHECKING:
         Weighted,
     )
     from chiaroscuro.pairwise import AllButPair, AllButSelf, OnlyPositive, OtherView, SameView
-    from chiaroscuro.report import report
     from chiaroscuro.tuning import tune
+    from chiaroscuro.verbs import diagnose, evaluate, report
 
     NAMES: dict[str, type]
 
@@ -110,10 +112,12 @@ __all__ = [
     "Weighted",
     "artifacts",
     "data",
+    "diagnose",
     "diagnostics",
     "dynamics",
     "embed",
     "engine",
+    "evaluate",
     "graphs",
     "kernels",
     "labs",
@@ -144,106 +148,54 @@ _HOME = {
     "engine": "train embed",
     "engine.estimator": "ContrastiveEmbedding",
     "tuning": "tune",
+    "verbs": "diagnose evaluate report",
 }
 _ALGEBRA = ("kernels", "pairwise", "objectives")
 _ROOMS = {
     *("errors", "numerics", "spec", "measures", "artifacts", "data", "views", "models"),
     *("kernels", "pairwise", "objectives", "graphs", "dynamics", "diagnostics", "engine", "labs"),
     "tuning",
-    "report",  # a room that can be called
 }
 _WHERE = {name: room for room, names in _HOME.items() for name in names.split()}
 
 
 def parse(text: str) -> Any:
-    """The object that `text` denotes, from the names of this door.
+    """Return the object that a text denotes: a kernel, an objective, a view, a model, or data.
+
+    Every name that settings know is known here.
 
     Args:
-        text: for example `"InfoNCE(Sum(Gaussian(tau=0.5), Laplace(tau=0.5)))"`.
+        text: for example `"InfoNCE(Sum(Gaussian(tau=0.5), Laplace(tau=0.5)))"`,
+            `"SimCLR(size=32)"`, `"ResNet(depth=18)"` or `"digits(shift=0.2)"`.
 
     Example:
         >>> parse("Gaussian(tau=0.1)")
         Gaussian(tau=0.1)
+        >>> parse("MLP(d_in=3, d=2)").d
+        2
     """
     from chiaroscuro import spec
+    from chiaroscuro.data import is_data, open_data
 
-    return spec.parse(text, __getattr__("NAMES"))
-
-
-def diagnose(
-    subject: Any,
-    objective: Any = None,
-    batch: int | None = None,
-    rows: int = 50_000,
-    seed: int = 0,
-    task: Any = None,
-) -> Any:
-    """What is wrong with embeddings, if anything, and what to change: a `Diagnosis`.
-
-    Of a run it looks at 2,048 rows of its data and two views of each, and knows its settings and
-    history; the diagnosis is also left in the run folder as `diagnosis.json`.
-
-    Args:
-        subject: a `Run` or its folder, `Embeddings`, a matrix, a dictionary of arrays, or an `.npz`
-            or `.npy` file.
-        objective: that made the embeddings, or its text; a run knows its own.
-        batch: pairs of a step; a run knows its own.
-        rows: look at so many at most, drawn by the seed.
-        seed: of everything that is drawn.
-        task: what the embeddings are meant for, as arrays `symbols`, `contexts` and `labels` (or an
-            `.npz` of them), with `pair_symbols` and `pair_contexts` of the contrastive data if they
-            differ: will these data help?
-
-    Example:
-        >>> import numpy as np
-        >>> diagnose(np.ones((100, 8))).findings[0].name
-        'full_collapse'
-    """
-    import os
-
-    from chiaroscuro import diagnostics
-    from chiaroscuro.artifacts import Run
-
-    path = isinstance(subject, str | os.PathLike)
-    run = Run.open(subject) if path and os.path.isdir(subject) else subject
-    aim = diagnostics.read_task(task)
-    if isinstance(run, Run):
-        return _diagnose_run(run, min(rows, 2048), seed, aim)
-    loss = parse(objective) if isinstance(objective, str) else objective
-    return diagnostics.diagnose(subject, diagnostics.About(loss, batch, task=aim), rows, seed)
+    return open_data(text) if is_data(text) else spec.parse(text, _every_name())
 
 
-def _diagnose_run(run: Any, rows: int, seed: int, task: Any) -> Any:
-    import dataclasses
+def _every_name() -> dict[str, Any]:
+    """Return the classes of the algebra, views and models, and adapters to models of others."""
+    from chiaroscuro import models, views
 
-    from chiaroscuro import diagnostics, engine
-
-    settings = engine.Settings.of(run.settings())
-    networks = engine.load_networks(run)
-    projector = networks.projectors[0]
-    bends = getattr(projector, "last", "none") == "unit"  # dividing by a norm is not affine
-    first, second = engine.view_parameters(settings, rows) or (None, None)
-    about = diagnostics.About(
-        loss=engine.contrast_of(settings),
-        batch=settings.batch,
-        queue=settings.network.queue,
-        settings=settings.table(),
-        history=run.history().records,
-        projector=None if bends else projector,
-        parameters=second,
-        first_parameters=first,
-        model=networks.encoders[0],
-        inputs=engine.inputs_of(settings, rows),
-        task=task,
-    )
-    found = diagnostics.diagnose(engine.examine(run, rows), about, rows, seed)
-    found = dataclasses.replace(found, subject=run.folder.name or str(run.folder))
-    run.write_diagnosis(found.json())
-    return found
+    names: dict[str, Any] = dict(__getattr__("NAMES"))
+    for room, base in ((views, views.View), (models, models.Model)):
+        for name in room.__all__:
+            value = getattr(room, name)
+            finished = isinstance(value, type) and issubclass(value, base) and value is not base
+            if finished or (room is models and name.startswith("from_")):
+                names[name] = value
+    return names
 
 
 def _names() -> dict[str, type]:
-    """Every finished class of the algebra at this door: no other derives from it."""
+    """Return every finished class of the algebra exported here: no other derives from it."""
     rooms = [importlib.import_module(f"chiaroscuro.{room}") for room in _ALGEBRA]
     exported = {name: getattr(room, name) for room in rooms for name in room.__all__}
     classes = {name: value for name, value in exported.items() if isinstance(value, type)}
@@ -268,3 +220,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *globals()})
+
+
+class _Package(types.ModuleType):
+    """A package whose `report` is the function, also after its subpackage was imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name == "report" and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

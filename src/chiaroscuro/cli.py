@@ -215,6 +215,11 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         default=[],
         help="add a map of this kind; slow for many samples",
     )
+    report.add_argument(
+        "--no-diagnose",
+        action="store_true",
+        help="do not diagnose and evaluate runs that have not been",
+    )
 
     view = _verb(verbs, "view", "Serve the report page live, on this machine only", _view)
     view.add_argument("folder", metavar="DIR", nargs="?", default=".", help="folder of runs (.)")
@@ -326,7 +331,7 @@ def _train(call: argparse.Namespace) -> int:
     loggers = [kinds[name]() for name in set(call.logs)]
     measure = held_out(glance, rows=500, every=max(1, settings.epochs // 20))
     monitors = [measure, snapshots(), *loggers]
-    run = train(settings, folder, monitors, call.resume, progress=sys.stderr)
+    run = train(settings, folder, monitors, call.resume, progress=sys.stderr, restart=call.restart)
     if first:
         print(f"run: {run.folder}")
         print(_next_commands(run), file=sys.stderr)
@@ -478,26 +483,12 @@ def _embed(call: argparse.Namespace) -> int:
 
 
 def _evaluate(call: argparse.Namespace) -> int:
-    from chiaroscuro.artifacts import Embeddings
-    from chiaroscuro.diagnostics import evaluate, table
+    from chiaroscuro.diagnostics import table
+    from chiaroscuro.verbs import evaluate
 
-    about = {"subject": call.subject}
-    if os.path.isdir(call.subject):
-        from chiaroscuro.engine import embed, newest_weights
-
-        about["weights"] = newest_weights(call.subject)
-        embeddings = embed(call.subject, template=call.template or "{}")
-    else:
-        if call.template is not None:
-            raise InputError(
-                f"`--template {call.template}` needs a run; `{call.subject}` holds its prompts."
-            )
-        embeddings = Embeddings.load(call.subject)
-    found = evaluate(embeddings)
-    if skipped := embeddings.facts().get("skipped"):
-        about["skipped"] = skipped
+    found = evaluate(call.subject, template=call.template)
+    if skipped := found["protocol"].get("skipped"):
         print(skipped, file=sys.stderr)
-    found["protocol"] = about | found["protocol"]
     if call.json:
         import json
 
@@ -542,6 +533,7 @@ def _diagnose(call: argparse.Namespace) -> int:
 
 def _report(call: argparse.Namespace) -> int:
     from chiaroscuro.report import report
+    from chiaroscuro.verbs import complete_run, is_run
 
     out = call.out
     for subject in call.subjects:
@@ -556,8 +548,24 @@ def _report(call: argparse.Namespace) -> int:
                 "single run has a place of its own for the page."
             )
         out = os.path.join(one, "report.html")
+    for run in filter(is_run, call.subjects):
+        if call.no_diagnose:
+            print(_left_out(run), end="", file=sys.stderr)
+        else:
+            for sentence in complete_run(run):
+                print(sentence, file=sys.stderr)
     print(f"report: {report(call.subjects, out, call.points, call.map)}")
     return 0
+
+
+def _left_out(folder: str) -> str:
+    """Return what the page of a run does not show because nobody has looked."""
+    from chiaroscuro.artifacts import Run
+
+    run = Run.open(folder)
+    verbs = {"diagnose": run.diagnosis(), "evaluate": run.evaluation()}
+    missing = [f"`chiaro {verb} {folder}`" for verb, done in verbs.items() if done is None]
+    return f"`{folder}` is shown without what {' and '.join(missing)} adds.\n" if missing else ""
 
 
 def _view(call: argparse.Namespace) -> int:

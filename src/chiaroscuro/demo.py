@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -40,13 +39,12 @@ def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
     began = time.perf_counter()
     run = cs.train(settings, folder, monitors, progress=shown)
     seconds = time.perf_counter() - began
-    embeddings = cs.embed(run)
-    embeddings.save(run.embeddings("all"))
-    results = cs.diagnostics.evaluate(embeddings, probes=["ridge"])
-    (run.folder / "evaluation.json").write_text(json.dumps(results, indent=2) + "\n")
+    opened = cs.engine.open_run(run)
+    cs.embed(opened).save(run.embeddings("all"))
+    results = cs.evaluate(opened, probes=["ridge"])
     print(f"\nTrained in {seconds:.0f} s. Which digit is it? (held-out handwriting)\n")
     print(cs.diagnostics.table(results))
-    diagnosis = cs.diagnose(run)
+    diagnosis = cs.diagnose(opened)
     page = cs.report(run, run.folder / "report.html")
     print(f"\n{_learned(results)}\nDiagnosis: {diagnosis.verdict}")
     print(

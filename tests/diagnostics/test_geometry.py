@@ -134,22 +134,28 @@ def test_diagnose_shows_the_geometry_of_a_run(tmp_path, capsys):
     run = cs.train(settings, tmp_path / "run")
     assert cli.main(["diagnose", str(run.folder), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)["measures"]
-    seen = cs.engine.look(cs.engine.load_networks(run), settings)
-    projector = cs.engine.load_networks(run).projectors[0]
+    opened = cs.engine.open_run(run)
+    seen, projector = cs.engine.examine(opened), opened.networks.projectors[0]
     ours = geometry(seen.embeddings, projector, seen.second, seen.first)
     assert {"projector_rank", "span_dimension", "hardest_agreement"} <= set(ours)
     for name, value in ours.items():
         assert shown[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
 
 
+def drawn(settings):
+    networks = cs.engine.build(settings.network, settings.seed)
+    seen = cs.engine.examine(cs.engine.open_run(settings, networks=networks), 10, control=False)
+    return seen.first, seen.second
+
+
 def test_what_made_the_views_is_what_was_drawn(tmp_path):
     changes = ["data.source='digits(renderings=(1, 1), test=0.9)'", "views.fresh=true"]
     settings = cs.engine.read_settings("digits", changes)
-    first, second = cs.engine.view_parameters(settings, 10)
+    first, second = drawn(settings)
     assert first.dtype.names[:3] == ("x", "y", "angle")
     assert not np.array_equal(first["x"], second["x"])
     settings = cs.engine.read_settings("geometry", changes[:1])
-    first, _ = cs.engine.view_parameters(settings, 10)
+    first, _ = drawn(settings)
     data = cs.data.open_data(settings.data.source)
     rows = np.linspace(0, len(data) - 1, 10).astype(int)
     view = settings.views.objects()[0]

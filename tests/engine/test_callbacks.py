@@ -10,8 +10,8 @@ from PIL import Image
 
 from chiaroscuro.artifacts import Run, checkpoints
 from chiaroscuro.cli import main
-from chiaroscuro.engine import read_settings, train
-from chiaroscuro.engine.training import _random_kept
+from chiaroscuro.engine import StopTraining, read_settings, train
+from chiaroscuro.engine.fitting import random_kept
 from chiaroscuro.errors import ChiaroError, InputError
 
 SMALL = [
@@ -50,16 +50,30 @@ def test_a_monitor_that_cannot_measure_is_said_once(tmp_path):
     assert [r.get("failed_monitor") for r in records] == ["no measure of epoch 0.", None, None]
 
 
-def test_a_monitor_that_breaks_costs_no_epoch(tmp_path):
+@pytest.mark.parametrize("error", [ZeroDivisionError, MemoryError, OSError])
+def test_no_error_of_a_monitor_ends_a_training(tmp_path, error):
+    def broken(moment):
+        raise error("of a monitor")
+
+    run = train(small(tmp_path), tmp_path / "run", [broken])
+    ends = [r for r in run.history().records if "epoch" in r]
+    assert [r.get("failed_monitor") for r in ends] == [
+        f"{error.__name__}: of a monitor",
+        None,
+        None,
+    ]
+
+
+def test_a_monitor_that_stops_costs_no_epoch(tmp_path):
     """The epoch is saved before; resumed, its record is made up for, and the weights are those."""
 
     def broken(moment):
         if moment.epoch == 1:
-            raise ZeroDivisionError
+            raise StopTraining
         return {"measure": moment.epoch}
 
     settings = small(tmp_path)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(StopTraining):
         train(settings, tmp_path / "run", [broken])
     run = Run.open(tmp_path / "run")
     assert checkpoints.latest_good(run.checkpoints).checkpoint.step == 4
@@ -80,8 +94,8 @@ def test_a_monitor_that_breaks_costs_no_epoch(tmp_path):
 def test_random_states_are_kept_on_every_device(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.random, "fork_rng", lambda **options: asked.append(options))
-    _random_kept(torch.device("cpu"))
-    _random_kept(torch.device("cuda", 1))
+    random_kept(torch.device("cpu"))
+    random_kept(torch.device("cuda", 1))
     assert asked == [{"devices": []}, {"devices": [1], "device_type": "cuda"}]
 
 

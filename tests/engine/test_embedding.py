@@ -71,7 +71,7 @@ def test_a_run_embeds_what_it_was_trained_on(trained):
     run, settings, _ = trained
     right = as_trained(run, settings)
     close(embed(run).h, right)
-    close(examine(run).h, right)
+    close(examine(run).embeddings.h, right)
     data = open_data(settings.data.source)
     close(embed(load_networks(run), data, views=settings.views).h, right)
     assert np.abs(embed(load_networks(run), data).h - right).max() > 0.01

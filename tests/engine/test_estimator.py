@@ -64,10 +64,10 @@ def test_what_does_not_fit_what_was_fitted():
     with pytest.raises(InputError, match=r"fitted on, arrays \(n, d\); received shape \(12, 8, 8"):
         arrays.transform(pictures)
     seen = ContrastiveEmbedding(epochs=1).fit(pictures)
-    with pytest.raises(InputError, match=r"fitted on, pictures \(n, h, w, 3\); received shape"):
+    with pytest.raises(InputError, match=r"fitted on, images \(n, h, w, 3\); received shape"):
         seen.transform(X)
     np.testing.assert_allclose(
         seen.transform(pictures[:1]), seen.transform(pictures)[:1], atol=1e-4
     )
-    with pytest.raises(InputError, match="at least 2 pictures"):
+    with pytest.raises(InputError, match="at least 2 images"):
         ContrastiveEmbedding(epochs=1).fit(pictures[:1])

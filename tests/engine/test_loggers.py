@@ -1,5 +1,6 @@
 """Loggers receive what the history receives; resumed, they go on where the weights do."""
 
+import io
 import json
 import sys
 import time
@@ -8,7 +9,15 @@ import numpy as np
 import pytest
 
 from chiaroscuro.cli import main
-from chiaroscuro.engine import Logger, MLflow, TensorBoard, WandB, read_settings, train
+from chiaroscuro.engine import (
+    Logger,
+    MLflow,
+    StopTraining,
+    TensorBoard,
+    WandB,
+    read_settings,
+    train,
+)
 from chiaroscuro.errors import ChiaroError
 
 SETS = [
@@ -56,10 +65,25 @@ def test_a_logger_receives_the_history(tmp_path, sets):
     assert [r["a"] for r in records if "epoch" in r] == [1.5, 1.5]
 
 
+def test_no_logger_ends_a_training(tmp_path, sets):
+    kept, said = Kept(fails=2), io.StringIO()
+    run = train(read_settings("simclr", sets), tmp_path / "run", [kept], progress=said)
+    records = run.history().records
+    assert records[-1]["step"] == 6
+    assert [r["failed_logger"] for r in records if "failed_logger" in r] == ["Kept: no more."]
+    assert said.getvalue().count("A logger has failed") == 1
+    assert [entry["step"] for entry in kept.seen[1:-1]] == [1, 2]
+    assert kept.seen[-1] == "end"
+
+
 def test_a_logger_ends_where_training_fails(tmp_path, sets):
-    kept = Kept(fails=2)
-    with pytest.raises(ChiaroError, match="no more"):
-        train(read_settings("simclr", sets), tmp_path / "run", [kept])
+    kept = Kept()
+
+    def stop(moment):
+        raise StopTraining
+
+    with pytest.raises(StopTraining):
+        train(read_settings("simclr", sets), tmp_path / "run", [kept, stop])
     assert kept.seen[-1] == "end"
 
 

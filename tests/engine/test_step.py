@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, normalize
 
-from chiaroscuro.engine import read_settings
+from chiaroscuro.engine import FitOptions, build, read_settings
 from chiaroscuro.engine.networks import as_compiled
-from chiaroscuro.engine.state import fresh
+from chiaroscuro.engine.state import begin
 from chiaroscuro.engine.step import take_step
 from chiaroscuro.errors import ChiaroError, InputError
 
@@ -37,14 +37,22 @@ def batches(n):
     return [tuple(torch.randn(2, 6, 5, generator=draw)) for _ in range(n)]
 
 
+def begun(settings):
+    networks = build(settings.network, settings.seed)
+    options = FitOptions.of(settings)
+    return begin(networks, settings.make_objective(), settings.optimiser, options)
+
+
 def moved(sets, n=3, networks=None, lr=0.1):
     settings = read_settings("simclr", [*SMALL, *sets])
-    state = fresh(settings)
+    state, options = begun(settings), FitOptions.of(settings)
+    for group in state.optimiser.param_groups:
+        group["lr"] = lr
     first = copy.deepcopy(state)
     losses = []
     for x1, x2 in batches(n):
         called = networks(state.networks) if networks else state.networks
-        losses.append(take_step(state, called, (x1, x2, None), settings, lr, n))
+        losses.append(take_step(state, called, (x1, x2, None), options, n))
         state.step += 1
     return first, state, losses
 
@@ -183,7 +191,7 @@ def test_without_a_compiler_compiling_is_refused(monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(InputError, match="`compile = true` needs a C\\+\\+ compiler"):
-        as_compiled(fresh(read_settings("simclr", SMALL)).networks)
+        as_compiled(begun(read_settings("simclr", SMALL)).networks)
 
 
 @pytest.mark.skipif(

@@ -108,7 +108,9 @@ def test_the_end_of_a_worker_is_one_sentence():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
-    assert re.search(r"ChiaroError: .* has ended: DataLoader worker .* `data.workers`", done.stderr)
+    assert re.search(
+        r"ChiaroError: .* has ended: (DataLoader worker|Connection).* `data.workers`", done.stderr
+    )
 
 
 def test_another_error_is_left_alone():

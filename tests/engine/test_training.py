@@ -25,9 +25,9 @@ from chiaroscuro.engine import (
     presets,
     read_settings,
     step,
+    stopping,
     tokens,
     train,
-    training,
 )
 from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.models import MLP, Projector
@@ -207,7 +207,7 @@ def test_a_second_ctrl_c_is_not_waited_for(tmp_path, points, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         train(settings, tmp_path / "one")
     assert weights(Run.open(tmp_path / "one"))[0] == len(seen) == 1
-    monkeypatch.setattr(training, "AGAIN", 0.0)
+    monkeypatch.setattr(stopping, "AGAIN", 0.0)
     with pytest.raises(KeyboardInterrupt):
         train(settings, tmp_path / "two")
     assert checkpoints.latest_good(tmp_path / "two" / "checkpoints").checkpoint is None

@@ -107,7 +107,7 @@ def test_the_numbers_of_the_labs_are_those_of_a_diagnosis(tmp_path):
         run = cs.train(asked, tmp_path / str(at))
         shown = cs.diagnose(run, rows=rows).measures
         networks = cs.engine.load_networks(run)
-        seen = cs.engine.look(networks, asked, rows)
+        seen = cs.engine.examine(run, rows)
         found = cs.diagnostics.geometry(
             seen.embeddings, networks.projectors[0], seen.second, seen.first
         )
@@ -116,7 +116,7 @@ def test_the_numbers_of_the_labs_are_those_of_a_diagnosis(tmp_path):
             judged = choice.unlabelled(seen, networks, asked)
             same = {"recall": "recall_1"}
             e = seen.embeddings  # of all rows there, of a batch here
-            whole = cs.diagnostics.anatomy(e.z1, e.z2, cs.engine.contrast_of(asked), rows=None)
+            whole = cs.diagnostics.anatomy(e.z1, e.z2, cs.engine.open_run(run).contrast, rows=None)
             judged |= {name: getattr(whole, name) for name in ("gap", "effective_negatives")}
             assert {m: shown[same.get(m, m)] for m in choice.MEASURES} == pytest.approx(judged)
             moment = strength.measured(networks, asked, rows, 1)

@@ -255,7 +255,7 @@ def test_a_search_from_end_to_end(file, whole):
         assert (run / "settings.toml").is_file()
         kept = list((run / "checkpoints").glob("*")) if (run / "checkpoints").is_dir() else []
         assert bool(kept) == (trial == best)
-    assert tuning.read_found(out) == found
+    assert tuning.read_result(out) == found
     table = json.loads((out / "trials.json").read_text())
     assert table["best"] == best.number
 
@@ -544,7 +544,7 @@ def test_ray_draws_the_same_trials_and_leaves_the_same_files(file, whole, tmp_pa
         for ours, theirs in zip(whole[1].trials, found.trials, strict=True):
             both = min(ours.epochs, theirs.epochs)
             assert ours.curve[:both] == theirs.curve[:both]
-        assert tuning.read_found(out) == found
+        assert tuning.read_result(out) == found
         assert tuning.tune(file, TRIALS, out, resume=True, engine="ray") == found
     finally:
         ray.shutdown()

@@ -3,6 +3,7 @@
 from chiaroscuro.artifacts import checkpoints
 from chiaroscuro.artifacts.checkpoints import Checkpoint
 from chiaroscuro.artifacts.embeddings import Embeddings
+from chiaroscuro.artifacts.locks import one_writer
 from chiaroscuro.artifacts.run import History, Run, environment
 from chiaroscuro.artifacts.toml import to_toml
 
@@ -13,5 +14,6 @@ __all__ = [
     "Run",
     "checkpoints",
     "environment",
+    "one_writer",
     "to_toml",
 ]

@@ -180,7 +180,7 @@ def load(path: str | os.PathLike) -> Checkpoint:
 def latest_good(folder: str | os.PathLike) -> Latest:
     """The newest checkpoint that verifies, and what is wrong with those newer than it.
 
-    Newest is the one saved last, whatever its step. What an interrupted `save` left is not looked
+    Latest is the one saved last, whatever its step. What an interrupted `save` left is not looked
     at. A checkpoint of a newer Chiaroscuro is refused, not passed over, and so is one that the
     system does not let us read: that is no damage.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import os
 import platform
 import sys
@@ -33,7 +34,8 @@ RUN_FORMAT = 1
 _PACKAGES = ("numpy", "torch", "safetensors", "scikit-learn", "scipy", "torchvision")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED")
 _SETTINGS_BYTES = 16 << 20
-_OURS = {"environment.json", "history.jsonl", "checkpoints", "embeddings"}
+_OURS = {"environment.json", "history.jsonl", "checkpoints", "embeddings", "writer.lock"}
+_OURS |= {"objects.json", "initial"}
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,9 @@ class Run:
         checkpoints/      see `chiaroscuro.artifacts.checkpoints`
         embeddings/       files of `Embeddings`
         skipped.json      files of the data that could not be read, if any
+        objects.json      what is known of objects that have no notation, if any were given
+        initial/          the weights before the first step, where modules were given
+        evaluation.json   accuracies on held-out rows
         diagnosis.json    what was found
         report.html       the page
 
@@ -180,6 +185,32 @@ class Run:
         _write_text(path, to_json({"format": RUN_FORMAT, **diagnosis}, indent=2) + "\n")
         return path
 
+    def evaluation(self) -> dict[str, Any] | None:
+        """Return the accuracies in `evaluation.json`; None if nothing was evaluated yet."""
+        there = (self.folder / "evaluation.json").is_file()
+        return self._json("evaluation.json") if there else None
+
+    def write_evaluation(self, evaluation: Mapping[str, Any]) -> Path:
+        """Write `evaluation.json`, whole or not at all, with its `format`."""
+        path = self.folder / "evaluation.json"
+        _write_text(path, to_json({"format": RUN_FORMAT, **evaluation}, indent=2) + "\n")
+        return path
+
+    def objects(self) -> dict[str, Any]:
+        """Return what is known of objects without a notation, from `objects.json`, by name."""
+        there = (self.folder / "objects.json").is_file()
+        return self._json("objects.json") if there else {}
+
+    def write_objects(self, objects: Mapping[str, Any]) -> Path:
+        """Write `objects.json`, whole or not at all, with its `format`."""
+        path = self.folder / "objects.json"
+        _write_text(path, to_json({"format": RUN_FORMAT, **objects}, indent=2) + "\n")
+        return path
+
+    def write_settings(self, settings: Mapping[str, Any]) -> None:
+        """Write `settings.toml` again, whole: for a run that goes on with others."""
+        _write_text(self.folder / "settings.toml", to_toml({"format": RUN_FORMAT, **settings}))
+
     def write_skipped(self, skipped: Sequence[Mapping[str, str]]) -> Path:
         """Write `skipped.json`: the `path` of each file of the data that was left out, and why."""
         path = self.folder / "skipped.json"
@@ -250,6 +281,15 @@ class Run:
                 f"they are left out, {len(records)} records are whole."
             )
         return History(records, problems)
+
+    def keep_history_aside(self) -> None:
+        """Rename `history.jsonl`, so that a run which begins again loses no record."""
+        path = self.folder / "history.jsonl"
+        names = (f"history-before-restart-{n}.jsonl" for n in itertools.count(1))
+        aside = next(place for name in names if not (place := self.folder / name).exists())
+        with writing(path):
+            path.rename(aside)
+            sync_folder(self.folder)
 
     def rewind(self, keep: Callable[[dict[str, Any]], bool]) -> int:
         """Drop the records for which `keep` is false, as when a run resumes from before them.

@@ -18,7 +18,7 @@ from chiaroscuro.data.dataset import SPLITS, Column, Dataset, Skipped, Source
 from chiaroscuro.data.digits import WanderingDigits
 from chiaroscuro.data.download import OFFICIAL, get
 from chiaroscuro.data.emoji import read_emoji
-from chiaroscuro.data.find import Available, available, open_data
+from chiaroscuro.data.find import Available, available, is_data, open_data
 from chiaroscuro.data.folders import read_folder
 from chiaroscuro.data.laws import (
     Delta,
@@ -31,6 +31,7 @@ from chiaroscuro.data.laws import (
 )
 from chiaroscuro.data.mixings import LeakyMLP, Linear, Mixing, Orthogonal
 from chiaroscuro.data.mnist import read_mnist
+from chiaroscuro.data.objects import SECOND, from_object, holds_files
 from chiaroscuro.data.order import BlockOrder, Blocks, Order, order_of
 from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.pictures import decode
@@ -53,6 +54,7 @@ from chiaroscuro.data.tinyimagenet import read_tiny_imagenet
 
 __all__ = [
     "OFFICIAL",
+    "SECOND",
     "SPLITS",
     "Available",
     "BlockOrder",
@@ -92,7 +94,10 @@ __all__ = [
     "from_arrays",
     "from_frame",
     "from_hugging_face",
+    "from_object",
     "get",
+    "holds_files",
+    "is_data",
     "is_source",
     "mod_add",
     "modular_addition",

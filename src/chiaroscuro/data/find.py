@@ -7,11 +7,11 @@ import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from chiaroscuro.data.arrays import from_arrays, read_arrays
+from chiaroscuro.data.arrays import read_arrays
 from chiaroscuro.data.cifar import CIFAR_FOLDERS, is_cifar, read_cifar
 from chiaroscuro.data.dataset import Dataset
 from chiaroscuro.data.digits import WanderingDigits
@@ -28,12 +28,12 @@ from chiaroscuro.data.laws import (
 )
 from chiaroscuro.data.mixings import LeakyMLP, Linear, Orthogonal
 from chiaroscuro.data.mnist import DEBIAN_FASHION, is_mnist, read_mnist
+from chiaroscuro.data.objects import from_object
 from chiaroscuro.data.pairs import read_pairs
 from chiaroscuro.data.places import VARIABLE, places
 from chiaroscuro.data.processes import Process
 from chiaroscuro.data.spaces import Box, Euclidean, Sphere
 from chiaroscuro.data.tables import (
-    from_frame,
     read_csv,
     read_feather,
     read_hugging_face,
@@ -46,7 +46,7 @@ from chiaroscuro.data.tinyimagenet import TINY_FOLDER, is_tiny_imagenet, read_ti
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.spec import parse
 
-__all__ = ["Available", "available", "open_data"]
+__all__ = ["Available", "available", "is_data", "open_data"]
 
 _CALL = re.compile(r"\w+\s*\(.*\)", re.DOTALL)
 _FILES: dict[str, Callable[..., Dataset]] = {
@@ -92,8 +92,8 @@ def open_data(spec: Any) -> Dataset:
     notation: `Process(Box(10), content=4, style=Normal(0.3), mixing=LeakyMLP(10))`.
 
     Args:
-        spec: the text; or a data set, which is returned as it is; or an array or a dictionary of
-            arrays, as for `from_arrays`.
+        spec: the text; or a data set, which is returned as it is; or data in memory, of any kind
+            that `from_object` takes.
 
     Example:
         >>> len(open_data("digits(renderings=(1, 1))"))
@@ -104,14 +104,8 @@ def open_data(spec: Any) -> Dataset:
         chiaroscuro.errors.InputError: `digit` is not a data set known here; did you mean
         `digits`? ...
     """
-    if isinstance(spec, Dataset):
-        return spec
-    if isinstance(spec, Mapping):
-        return from_arrays(spec)
-    if hasattr(spec, "columns") and hasattr(spec, "shape"):
-        return from_frame(spec)
     if not isinstance(spec, str | Path):
-        return from_arrays(x=spec)
+        return from_object(spec)
     text = str(spec).strip()
     if not text:
         raise InputError("A data set needs a name, a path or a call such as `digits(shift=0.2)`.")
@@ -127,6 +121,17 @@ def open_data(spec: Any) -> Dataset:
     if text in (local := _local()):
         return _open_path(local[text])
     raise InputError(_missing(text))
+
+
+def is_data(text: str) -> bool:
+    """Return whether a text is a call that names data, such as `digits(shift=0.2)`.
+
+    Example:
+        >>> is_data("digits()"), is_data("Gaussian(tau=0.1)")
+        (True, False)
+    """
+    call = _CALL.fullmatch(text.strip()) if isinstance(text, str) else None
+    return call is not None and text.strip().partition("(")[0].strip() in _CALLS
 
 
 def available() -> list[Available]:

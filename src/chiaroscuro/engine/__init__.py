@@ -1,11 +1,10 @@
-"""Training: settings, the loop, checkpoints; several ranks as one batch; embedding."""
+"""Training: the loop, settings, checkpoints, runs; several ranks as one batch; embedding."""
 
 from chiaroscuro.engine.batch_norm import SyncBatchNorm, synchronised
-from chiaroscuro.engine.batches import Pairs, open_training_data, plain, tokens
+from chiaroscuro.engine.batches import Pairs, open_training_data, plain, spaced, tokens
 from chiaroscuro.engine.caching import cached_backward
 from chiaroscuro.engine.continuing import continued
 from chiaroscuro.engine.distributed import (
-    anyone,
     average_gradients,
     barrier,
     distributed_loss,
@@ -13,26 +12,25 @@ from chiaroscuro.engine.distributed import (
     in_parallel,
     is_first,
     joined_ranks,
+    on_any_rank,
+    on_every_rank,
     rank,
     share_buffers,
     sum_over_ranks,
-    together,
     world_size,
 )
-from chiaroscuro.engine.embedding import embed, held_out, load_networks, newest_weights
-from chiaroscuro.engine.examining import (
-    Look,
-    contrast_of,
-    examine,
-    inputs_of,
-    look,
-    view_parameters,
-)
+from chiaroscuro.engine.embedding import embed, load_networks
+from chiaroscuro.engine.examining import Examined, examine
+from chiaroscuro.engine.fitting import Callback, Fitted, Moment, Origin, StopTraining, fit
+from chiaroscuro.engine.ingredients import AnyLoss, Ingredients
 from chiaroscuro.engine.loggers import Logger, MLflow, TensorBoard, WandB
-from chiaroscuro.engine.monitors import watch
-from chiaroscuro.engine.networks import Networks, build
+from chiaroscuro.engine.monitors import held_out, watch
+from chiaroscuro.engine.networks import Modules, Networks, build
+from chiaroscuro.engine.opening import OpenRun, open_run
 from chiaroscuro.engine.optimisers import LARS, optimiser
-from chiaroscuro.engine.reading import preset_summary, preset_text, presets, read_settings
+from chiaroscuro.engine.options import FitOptions
+from chiaroscuro.engine.read_settings import preset_summary, preset_text, presets, read_settings
+from chiaroscuro.engine.sample_transform import SampleTransform
 from chiaroscuro.engine.schedules import Formula, constant, cosine, linear, towards_one
 from chiaroscuro.engine.settings import (
     DataSettings,
@@ -44,52 +42,63 @@ from chiaroscuro.engine.settings import (
     ViewSettings,
 )
 from chiaroscuro.engine.snapshots import snapshots
+from chiaroscuro.engine.stream import Iterated, Steps, view_batches
 from chiaroscuro.engine.suggestion import Suggestion, suggest
-from chiaroscuro.engine.training import Callback, Moment, train
+from chiaroscuro.engine.training import train
 
 __all__ = [
     "LARS",
+    "AnyLoss",
     "Callback",
     "DataSettings",
+    "Examined",
+    "FitOptions",
+    "Fitted",
     "Formula",
+    "Ingredients",
+    "Iterated",
     "Logger",
-    "Look",
     "MLflow",
+    "Modules",
     "Moment",
     "NetworkSettings",
     "Networks",
+    "OpenRun",
     "OptimiserSettings",
+    "Origin",
     "Pairs",
+    "SampleTransform",
     "SavingSettings",
     "ScheduleSettings",
     "Settings",
+    "Steps",
+    "StopTraining",
     "Suggestion",
     "SyncBatchNorm",
     "TensorBoard",
     "ViewSettings",
     "WandB",
-    "anyone",
     "average_gradients",
     "barrier",
     "build",
     "cached_backward",
     "constant",
     "continued",
-    "contrast_of",
     "cosine",
     "distributed_loss",
     "embed",
     "examine",
+    "fit",
     "gather_rows",
     "held_out",
     "in_parallel",
-    "inputs_of",
     "is_first",
     "joined_ranks",
     "linear",
     "load_networks",
-    "look",
-    "newest_weights",
+    "on_any_rank",
+    "on_every_rank",
+    "open_run",
     "open_training_data",
     "optimiser",
     "plain",
@@ -100,14 +109,14 @@ __all__ = [
     "read_settings",
     "share_buffers",
     "snapshots",
+    "spaced",
     "suggest",
     "sum_over_ranks",
     "synchronised",
-    "together",
     "tokens",
     "towards_one",
     "train",
-    "view_parameters",
+    "view_batches",
     "watch",
     "world_size",
 ]

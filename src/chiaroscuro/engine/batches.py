@@ -10,12 +10,22 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from chiaroscuro.data import Dataset, open_data
+from chiaroscuro.data import SECOND, Dataset, holds_files, open_data
+from chiaroscuro.engine.sample_transform import SampleTransform, ViewPair, as_view
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.views import LabelledContext, Rewrites, TokenSplit, View
 
-__all__ = ["Pairs", "open_training_data", "plain", "spaced", "tokens", "training_part"]
+__all__ = [
+    "Pairs",
+    "ViewPair",
+    "as_view",
+    "open_training_data",
+    "plain",
+    "spaced",
+    "tokens",
+    "training_part",
+]
 
 START = 257
 """The token before every text; 1 to 256 are bytes, 0 is padding."""
@@ -92,9 +102,9 @@ class Pairs:
     separate: bool = False
 
     @classmethod
-    def of(cls, settings: Settings, data: Dataset) -> Pairs:
-        """The pairs that the settings ask for."""
-        first, second = settings.views.objects()
+    def of(cls, settings: Settings, data: Dataset, views: ViewPair | None = None) -> Pairs:
+        """Return the pairs that the settings ask for; `views` in the place of their texts."""
+        first, second = settings.views.objects() if views is None else views
         names = set(data.inputs)
         separate = bool(settings.network.second_encoder) and "images" in names
         separate = separate and bool(names & {"texts", "captions"})
@@ -143,7 +153,9 @@ class Pairs:
         self, batch: dict[str, NDArray[Any]], epoch: int, side: int
     ) -> tuple[Tensor, NDArray[Any] | None]:
         view = self.second if side else self.first
-        x = _raw(batch, self.data.inputs, self.separate and side == 1, view)
+        x = _raw(batch, self.data.inputs, self.separate and side == 1, view, side)
+        if isinstance(view, SampleTransform) and isinstance(x, Tensor) and x.ndim == 4:
+            x = _as_pillow(x) if holds_files(self.data) else x
         if isinstance(view, LabelledContext):
             need(
                 "labels" in self.data.columns,
@@ -187,16 +199,28 @@ def plain(
 
 
 def _raw(
-    batch: dict[str, NDArray[Any]], inputs: tuple[str, ...], texts: bool, view: View | None
+    batch: dict[str, NDArray[Any]],
+    inputs: tuple[str, ...],
+    texts: bool,
+    view: View | None,
+    side: int = 0,
 ) -> Any:
-    """The column that is looked at, as the views take it."""
+    """Return the column that is looked at, as the views take it."""
+    if side == 1 and SECOND in inputs:  # pairs that came ready
+        name = "texts" if batch[SECOND].dtype.kind in "OU" else "x"
+        return _raw({name: batch[SECOND]}, (name,), False, view)
+    inputs = tuple(name for name in inputs if name != SECOND)
     if "images" in inputs and not texts:
         images = torch.from_numpy(np.ascontiguousarray(batch["images"]))
         return images.permute(0, 3, 1, 2).contiguous()
+    if isinstance(view, SampleTransform) and "texts" in inputs and (texts or len(inputs) == 1):
+        return [str(text) for text in batch["texts"]]
     if isinstance(view, Rewrites) and "captions" in inputs:
         return list(batch["captions"])
     if not texts and (column := next((c for c in inputs if c not in _TEXTS), None)):
         values = np.ascontiguousarray(batch[column])
+        if values.dtype == np.uint8 and values.ndim == 4 and values.shape[-1] == 3:
+            return torch.from_numpy(values).permute(0, 3, 1, 2).contiguous()
         whole = values.dtype.kind in "iu" and values.dtype != np.uint8
         return torch.from_numpy(values.astype(np.int64 if whole else np.float32))
     if "texts" in inputs:
@@ -207,6 +231,12 @@ def _raw(
 
 
 _TEXTS = ("texts", "captions")
+
+
+def _as_pillow(x: Tensor) -> list[Any]:
+    from PIL import Image
+
+    return [Image.fromarray(image) for image in x.permute(0, 2, 3, 1).contiguous().numpy()]
 
 
 def _ready(x: Any) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from chiaroscuro.artifacts import Run, to_toml
 from chiaroscuro.artifacts.files import replace
 from chiaroscuro.artifacts.run import RUN_FORMAT
-from chiaroscuro.engine.reading import read_settings
+from chiaroscuro.engine.read_settings import read_settings
 from chiaroscuro.engine.settings import WITHOUT_EFFECT, Settings
 from chiaroscuro.errors import need
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -37,7 +38,7 @@ from chiaroscuro.numerics import wide
 from chiaroscuro.objectives import Objective
 
 __all__ = [
-    "anyone",
+    "agree_on_step",
     "average_gradients",
     "barrier",
     "distributed_loss",
@@ -45,10 +46,13 @@ __all__ = [
     "in_parallel",
     "is_first",
     "joined_ranks",
+    "lost_ranks",
+    "on_any_rank",
+    "on_every_rank",
     "rank",
+    "require_alike",
     "share_buffers",
     "sum_over_ranks",
-    "together",
     "world_size",
 ]
 
@@ -169,10 +173,10 @@ def distributed_loss(
     )
 
 
-Batch = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
+LossInputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
 
 
-def _share(objective: Objective, batch: Batch, counts: list[int], me: int) -> Tensor:
+def _share(objective: Objective, batch: LossInputs, counts: list[int], me: int) -> Tensor:
     """What this rank adds to the loss: the shares of all ranks sum to it."""
     n, total = counts[me], sum(counts)
     if objective.reduces == "samples":
@@ -250,7 +254,7 @@ def _joined(z: Tensor, headers: list[Header], name: str) -> Tensor:
     return z.detach().requires_grad_()
 
 
-def together(work: Callable[[], T], group: Group = None) -> T:
+def on_every_rank(work: Callable[[], T], group: Group = None) -> T:
     """What `work()` gives; where it fails on one rank, all of them raise and none waits for it.
 
     The rank that failed raises its own error, the others its sentence.
@@ -260,7 +264,7 @@ def together(work: Callable[[], T], group: Group = None) -> T:
         group: a process group; the default one if None.
 
     Example:
-        >>> together(lambda: 3)
+        >>> on_every_rank(lambda: 3)
         3
     """
     if world_size(group) == 1:
@@ -270,16 +274,78 @@ def together(work: Callable[[], T], group: Group = None) -> T:
     return result  # type: ignore[return-value]
 
 
-def anyone(flag: bool, group: Group = None) -> bool:
+def on_any_rank(flag: bool, group: Group = None) -> bool:
     """Whether it is true on any rank.
 
     Example:
-        >>> anyone(False)
+        >>> on_any_rank(False)
         False
     """
     if world_size(group) == 1:
         return flag
     return any(bool(row[0]) for row in _exchange([flag], [False], group))
+
+
+def agree_on_step(work: Callable[[], T], flag: int, group: Group = None) -> tuple[T, int]:
+    """Return what `work()` gives and the largest flag of all ranks, in one exchange.
+
+    Where the work fails on one rank, all of them raise, as in `on_every_rank`.
+
+    Args:
+        work: done by every rank, without communicating.
+        flag: this rank's, from 0.
+        group: a process group; the default one if None.
+
+    Example:
+        >>> agree_on_step(lambda: "batch", 0)
+        ('batch', 0)
+    """
+    if world_size(group) == 1:
+        return work(), flag
+    result = _attempt(work)
+    rows = _exchange(result if isinstance(result, Exception) else [flag], [0], group)
+    return result, int(max(row[0] for row in rows))  # type: ignore[return-value]
+
+
+def require_alike(call: str, what: str, value: float, shown: str, group: Group = None) -> None:
+    """Refuse a number that differs between ranks, on all of them, naming who has which.
+
+    Args:
+        call: what needs it.
+        what: the number is.
+        value: this rank's, exact as a float64.
+        shown: the format in which one is named, such as "{:.0f} rows".
+        group: a process group; the default one if None.
+    """
+    if world_size(group) > 1:
+        rows = _exchange([value], [0], group)
+        alike(call, what, [row[0] for row in rows], shown.format)
+
+
+@contextmanager
+def lost_ranks(advice: str) -> Iterator[None]:
+    """Turn the end of another rank, which a backend raises in its own words, into a sentence.
+
+    Args:
+        advice: how to go on.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        ours = str(error).startswith("DataLoader")
+        if ours or world_size() == 1 or not _LOST.search(str(error)):
+            raise
+        raise ChiaroError(
+            f"Another of the {world_size()} ranks has ended, and rank {rank()} ends with it. "
+            f"{advice}".rstrip()
+        ) from None
+
+
+_LOST = re.compile(
+    r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|[Tt]imed? ?out|Connect timeout|"
+    r"remote process|NCCL|Application timeout|[Ss]ocket"
+)
+"""What gloo and NCCL say when nobody answers."""
 
 
 def _attempt(work: Callable[[], T]) -> T | Exception:
@@ -404,8 +470,8 @@ def average_gradients(parameters: Iterable[nn.Parameter], group: Group = None) -
         return
     has = [p.grad is not None for p in wanted]
     present = _exchange(has, has, group)
-    for p, anyone in zip(wanted, map(any, zip(*present, strict=True)), strict=True):
-        if anyone:
+    for p, present_somewhere in zip(wanted, map(any, zip(*present, strict=True)), strict=True):
+        if present_somewhere:
             own = torch.zeros_like(p) if p.grad is None else p.grad
             p.grad = _summed(own, group).div_(ranks)
 

@@ -1,10 +1,8 @@
-"""`embed`: what a trained network makes of data; and a callback that does so while it trains."""
+"""`embed`: embeddings of data by trained networks, with all that is known of the rows."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,17 +10,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from chiaroscuro.artifacts import Embeddings, Run, checkpoints
+from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import Dataset, open_data
-from chiaroscuro.engine.batches import plain, spaced, tokens, training_part
-from chiaroscuro.engine.networks import Networks, build
-from chiaroscuro.engine.settings import Settings, ViewSettings
-from chiaroscuro.engine.training import Callback, Moment
-from chiaroscuro.errors import ChiaroError, need
-from chiaroscuro.models import unpack
+from chiaroscuro.engine.batches import ViewPair, as_view, plain, tokens
+from chiaroscuro.engine.networks import Networks, evaluating
+from chiaroscuro.engine.opening import OpenRun, open_run
+from chiaroscuro.engine.settings import ViewSettings
+from chiaroscuro.errors import need
 from chiaroscuro.views import LabelledContext
 
-__all__ = ["embed", "held_out", "load_networks", "newest_weights"]
+__all__ = ["as_views", "embed", "embed_run", "load_networks", "pass_through"]
 
 BATCH = 256
 THUMBNAIL = 32
@@ -34,9 +31,17 @@ def embed(
     data: Any = None,
     side: int = 0,
     template: str = "{}",
-    views: ViewSettings | None = None,
+    views: Any = None,
+    *,
+    encoder: Any = None,
+    second_encoder: Any = None,
+    projector: Any = None,
+    predictor: Any = None,
+    objective: Any = None,
+    view: Any = None,
+    second_view: Any = None,
 ) -> Embeddings:
-    """Embeddings of a data set, with all that is known of its rows.
+    """Embed a data set, and return the embeddings with all that is known of its rows.
 
     Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
     the data have them; thumbnails of pictures and `layer_input` of arrays. Of a run it also holds
@@ -53,15 +58,18 @@ def embed(
     classification needs.
 
     Args:
-        subject: a `Run`, its folder, `Networks`, or any module that maps samples to (n, d).
-        data: a data set or a text for `open_data`; None is what the run was trained on, both sides
-            of its split.
+        subject: a run (a `Run`, its folder, an `OpenRun`), `Networks`, or any module that maps
+            samples to (n, d).
+        data: anything that `open_data` takes; None is what the run was trained on, both sides of
+            its split.
         side: 1 makes h and z those of the second network of a pair, the one for texts.
         template: with `{}` where the name of a class goes. The name alone by default, which takes
             no stand on how captions are phrased; CLIP's is "A photo of a {}."
             [radford2021clip, Sec. 3.1.4].
-        views: that the networks were trained on; a run knows its own, and None leaves samples as
-            they are.
+        views: that networks or a module were trained on: `ViewSettings`, a view, or two; a run
+            knows its own, and None leaves samples as they are.
+        encoder, second_encoder, projector, predictor, objective, view, second_view: objects that
+            the run was trained with and cannot make again by itself.
 
     Example:
         >>> from chiaroscuro.models import MLP
@@ -72,25 +80,63 @@ def embed(
         template.count("{}") == 1,
         lambda: f"`embed(template)` needs `{{}}` once, for the class; received `{template}`.",
     )
-    before, about = None, None
-    if isinstance(subject, str | os.PathLike):
-        subject = Run.open(subject)
-    if isinstance(subject, Run):
-        settings = Settings.of(subject.settings())
-        data = settings.data.source if data is None else data
-        table, networks = open_data(data), load_networks(subject)
-        before, views = build(settings.network, settings.seed), settings.views
-        own = isinstance(data, str) and data.strip() == settings.data.source.strip()
-        about = _about(settings, before, table if own else None)
-    else:
-        need(data is not None, "`embed(model, data)` needs data; received None.")
-        table, networks = open_data(data), subject
-    if table.skipped:
-        about = {**(about or {}), "skipped": table.skipped_said()}
-    known, layers = _known(table), _input(table)
-    both = _two_sided(networks, table)
-    sides = {s: _through(networks, table, s, views) for s in ((0, 1) if both else (side,))}
-    start = {s: _through(before, table, s, views) for s in sides} if before is not None else {}
+    if isinstance(subject, str | os.PathLike | Run | OpenRun):
+        run = open_run(
+            subject,
+            encoder=encoder,
+            second_encoder=second_encoder,
+            projector=projector,
+            predictor=predictor,
+            objective=objective,
+            view=view,
+            second_view=second_view,
+        )
+        own = data is None or _is_source(data, run)
+        table = run.data if own else open_data(data)
+        return embed_run(run, table, own, side, template)
+    need(data is not None, "`embed(model, data)` needs data; received None.")
+    table = open_data(data)
+    about = {"skipped": table.skipped_said()} if table.skipped else None
+    return _embeddings(subject, None, table, as_views(views), side, template, about)
+
+
+def embed_run(
+    run: OpenRun, data: Dataset, own: bool = True, side: int = 0, template: str = "{}"
+) -> Embeddings:
+    """Embed samples by the networks of an open run, trained and untrained.
+
+    Args:
+        run: of which the networks are taken.
+        data: the samples.
+        own: whether they are those of the run, so that rows trained on are counted.
+        side, template: as for `embed`.
+    """
+    about = _about(run, own)
+    if data.skipped:
+        about["skipped"] = data.skipped_said()
+    return _embeddings(run.networks, run.untrained, data, run.views, side, template, about)
+
+
+def _is_source(data: Any, run: OpenRun) -> bool:
+    """Return whether these are the data that a run was trained on, by name or in memory."""
+    if isinstance(data, str):
+        return data.strip() == run.settings.data.source.strip()
+    return data is run.ingredients.data and data is not None
+
+
+def _embeddings(
+    networks: nn.Module,
+    before: Networks | None,
+    data: Dataset,
+    views: ViewPair,
+    side: int,
+    template: str,
+    about: dict[str, str] | None,
+) -> Embeddings:
+    known, layers = _known(data), _input(data)
+    both = _two_sided(networks, data)
+    sides = {s: pass_through(networks, data, s, views) for s in ((0, 1) if both else (side,))}
+    start = {s: pass_through(before, data, s, views) for s in sides} if before is not None else {}
     if start:
         layers["untrained"] = start[side][0]
     if both:
@@ -102,99 +148,45 @@ def embed(
     return Embeddings(h=h, z=z, layers=layers, about=about, **known)
 
 
-def load_networks(run: Run) -> Networks:
-    """The networks of a run's newest good checkpoint; the averaged ones where it keeps an average.
+def as_views(views: Any) -> ViewPair:
+    """Return the views of the two sides: of settings, of one view for both, or of two."""
+    if isinstance(views, ViewSettings):
+        return views.objects()
+    if isinstance(views, tuple):
+        return as_view(views[0]), as_view(views[1])
+    return as_view(views), as_view(views)
+
+
+def load_networks(run: Run | str | os.PathLike) -> Networks:
+    """Return the networks of a run's newest good checkpoint, in evaluation mode.
+
+    Those are the averaged ones where it keeps an average.
 
     Args:
-        run: a run that has saved at least once.
+        run: a run that has saved at least once, or its folder.
     """
-    settings = Settings.of(run.settings())
-    found = checkpoints.latest_good(run.checkpoints)
-    if found.checkpoint is None:
-        raise ChiaroError(
-            f"`{run.folder}` has no good checkpoint, of {len(found.bad)} found; train it first."
-        )
-    saved = unpack(found.checkpoint.arrays, found.checkpoint.state)
-    networks = build(settings.network, settings.seed)
-    state = saved["networks"]
-    if saved["average"] is not None:
-        state = {name.removeprefix("module."): value for name, value in saved["average"].items()}
-    networks.load_state_dict(state)
-    return networks.eval()
-
-
-def newest_weights(run: Run | str | os.PathLike) -> str:
-    """Which weights `load_networks` takes, as a sentence for a protocol.
-
-    Args:
-        run: or its folder.
-    """
-    run = run if isinstance(run, Run) else Run.open(run)
-    found = checkpoints.latest_good(run.checkpoints).checkpoint
-    averaged = ", averaged" if Settings.of(run.settings()).network.average else ""
-    step = "no step" if found is None else f"step {found.step}"
-    return f"of {step}, the newest checkpoint{averaged}; never the best of several"
-
-
-def held_out(
-    measure: Callable[[tuple[Any, Any], tuple[Any, Any]], Mapping[str, float]],
-    rows: int = 1000,
-    every: int = 1,
-) -> Callback:
-    """A callback that hands representations of two parts of the training rows to a measure.
-
-    A third of the rows that training sees is held out from the others, class by class and with
-    groups kept whole. The test side of a split is never looked at, so that whoever stops a training
-    or chooses settings by these numbers has not chosen by the test. Both parts were trained on: an
-    objective that sees labels flatters itself here. Data without labels give no measure. It decides
-    nothing: it is there to look at.
-
-    Args:
-        measure: of (h, labels) of the larger part and of the one held out to numbers by name.
-        rows: at most so many of the part held out, and twice as many of the other, evenly spaced.
-        every: epochs between looks; the last epoch is always looked at.
-    """
-    chosen: list[tuple[Dataset, ...]] = []
-
-    def callback(moment: Moment) -> Mapping[str, float]:
-        if (moment.epoch + 1) % every and moment.step < moment.steps:
-            return {}
-        if not chosen:
-            chosen.append(_inner(moment.data, rows))
-        if not chosen[0]:
-            return {}
-        views = moment.settings.views
-        known, asked = (
-            (_through(moment.networks, part, 0, views)[0], part.labels) for part in chosen[0]
-        )
-        return measure(known, asked)
-
-    return callback
-
-
-def _inner(data: Dataset, rows: int) -> tuple[Dataset, ...]:
-    """Two parts of the training side, the second a third of it; nothing where that cannot be."""
-    data = data if data.split is None else data.part("train")
-    groups = np.arange(len(data)) if data.groups is None else data.groups
-    if data.labels is None or len(np.unique(groups)) < 2:
-        return ()
-    halves = data.with_split(1 / 3)
-    known, asked = spaced(halves.part("train"), 2 * rows), spaced(halves.part("test"), rows)
-    return (known, asked) if len(known) and len(asked) else ()
+    return open_run(run).networks
 
 
 # ---- going through ----
 
 
-def _through(
-    networks: nn.Module, data: Dataset, side: int, views: ViewSettings | None
+def pass_through(
+    networks: nn.Module, data: Dataset, side: int, views: ViewPair
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """h and, where there is a projector, z of every row."""
-    view = None if views is None else views.objects()[side]
+    """Return h and, where there is a projector, z of every row.
+
+    Args:
+        networks: `Networks`, or any module.
+        data: the samples.
+        side: of a pair.
+        views: that the networks were trained on.
+    """
+    view = views[side]
     device = next((p.device for p in networks.parameters()), torch.device("cpu"))
     hs: list[Tensor] = []
     zs: list[Tensor] = []
-    with _evaluating(networks), torch.no_grad():
+    with evaluating(networks), torch.no_grad():
         for start in range(0, len(data), BATCH):
             rows = np.arange(start, min(start + BATCH, len(data)))
             x = plain(data, rows, side, view).to(device)
@@ -232,42 +224,31 @@ def _prompted(
     for key, texts in (("prompt_z", networks), ("untrained_prompt_z", before)):
         if texts is not None:
             device = next(texts.parameters()).device
-            with _evaluating(texts), torch.no_grad():
+            with evaluating(texts), torch.no_grad():
                 z = texts.project(texts.encode(tokens(prompts).to(device), 1), 1)
             found[key] = z.float().cpu().numpy()
     return found
 
 
-@contextlib.contextmanager
-def _evaluating(networks: nn.Module) -> Iterator[None]:
-    modes = {module: module.training for module in networks.modules()}
-    networks.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-
-
 # ---- what is known of the training and of the rows ----
 
 
-def _about(settings: Settings, before: Networks, source: Dataset | None) -> dict[str, str]:
-    """What a run was trained on, for evaluations; rows are counted where the data are its own."""
-    views = settings.views.objects()
-    labels = "labels" in settings.make_objective().takes
-    labels = labels or any(isinstance(view, LabelledContext) for view in views)
+def _about(run: OpenRun, own: bool) -> dict[str, str]:
+    """Return what a run was trained on, for evaluations; `own` data have their rows counted."""
+    settings = run.settings
+    labels = "labels" in run.objective.takes
+    labels = labels or any(isinstance(view, LabelledContext) for view in run.views)
     facts = {
         "trained_on.source": settings.data.source,
         "trained_on.part": settings.data.part,
         "trained_on.labels": "seen" if labels else "not seen",
     }
-    if source is not None:
-        seen = training_part(settings, source)
+    if own:
+        seen = run.training_data
         facts["trained_on.rows"] = str(len(seen))
         if seen.split is not None:
             facts["trained_on.test_rows"] = str(int((seen.split == 1).sum()))
-    pretrained = any(encoder.pretrained for encoder in before.encoders)
+    pretrained = any(getattr(encoder, "pretrained", False) for encoder in run.untrained.encoders)
     facts["untrained"] = f"before training ({'pretrained' if pretrained else 'fresh weights'})"
     return facts
 

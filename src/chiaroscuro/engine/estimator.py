@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+import copy
 from typing import Any
 
 import numpy as np
 import torch
 
 from chiaroscuro.data.extras import bring
-from chiaroscuro.engine.embedding import embed, load_networks
-from chiaroscuro.engine.reading import read_settings
+from chiaroscuro.engine.embedding import embed
 from chiaroscuro.engine.training import train
 from chiaroscuro.errors import InputError, need
 
@@ -30,16 +28,18 @@ def _random_kept() -> Any:
 
 
 class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
-    """A contrastive embedding of arrays (n, d) or pictures (n, h, w, 3), without labels.
+    """A contrastive embedding of arrays (n, d) or images (n, h, w, 3), without labels.
 
-    Arrays are standardised and seen under noise by a small perceptron; pictures (uint8) under
+    Arrays are standardised and seen under noise by a small perceptron; images (uint8) under
     SimCLR's augmentations by a small residual network. `transform` gives the representation h.
 
     Args:
         n_components: dimension of h for arrays.
-        objective: in its notation; NT-Xent at 0.5 [chen2020simclr, B.9].
-        view: in its notation; None is `Jitter(noise=0.5)` for arrays, SimCLR at 0.5 for pictures.
-        encoder: in its notation; None is one that fits the data.
+        objective: in its notation, or an objective, or any function `(z1, z2) -> scalar`; NT-Xent
+            at 0.5 [chen2020simclr, B.9].
+        view: in its notation, or a view, or a function of one sample; None is `Jitter(noise=0.5)`
+            for arrays, SimCLR at 0.5 for images.
+        encoder: in its notation, or a module, which is copied; None is one that fits the data.
         epochs, batch, lr: of AdamW; plain values without a paper behind them.
         random_state: of weights, order and views.
 
@@ -59,9 +59,9 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
         self,
         n_components: int = 16,
         *,
-        objective: str = "InfoNCE(kernel=Cosine(tau=0.5))",
-        view: str | None = None,
-        encoder: str | None = None,
+        objective: Any = "InfoNCE(kernel=Cosine(tau=0.5))",
+        view: Any = None,
+        encoder: Any = None,
         epochs: int = 20,
         batch: int = 128,
         lr: float = 3e-3,
@@ -83,19 +83,21 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
             y = np.asarray(y)
             _validation.check_consistent_length(x, y)
         draw = _validation.check_random_state(self.random_state)
-        self.pictures_ = x.ndim == 4
-        if not self.pictures_:
+        self.images_ = x.ndim == 4
+        if not self.images_:
             self.mean_ = x.mean(axis=0)
             deviation = x.std(axis=0)
             self.scale_ = np.where(deviation > 0, deviation, 1.0)
-        with tempfile.TemporaryDirectory() as folder, _random_kept():
-            path = Path(folder) / "data.npz"
-            arrays: dict[str, Any] = self._batch(x)
-            np.savez(path, **arrays)
-            settings = read_settings(self._settings(x, str(path), int(draw.randint(2**31 - 1))))
-            self.networks_ = load_networks(train(settings, Path(folder) / "run"))
-            self.views_ = settings.views
-        if not self.pictures_:
+        with _random_kept():
+            run = train(
+                self._settings(x, int(draw.randint(2**31 - 1))),
+                data=self._batch(x),
+                objective=copy.deepcopy(self.objective),
+                view=self.view or _view(x),
+                encoder=copy.deepcopy(self.encoder) or self._encoder(x),
+            )
+        self.networks_, self.views_ = run.networks, run.views
+        if not self.images_:
             self.networks_.double()  # a row's embedding then hardly depends on its batch
         self.h_ = self._embed(x)
         self.y_ = y
@@ -121,21 +123,21 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
 
     def _checked(self, X: Any, fitting: bool) -> np.ndarray:
         least, shape = 2 if fitting else 1, getattr(X, "shape", None)
-        pictures = shape is not None and len(shape) == 4
+        images = shape is not None and len(shape) == 4
         need(
-            fitting or pictures == self.pictures_,
+            fitting or images == self.images_,
             lambda: (
                 "`ContrastiveEmbedding` needs what it was fitted on, "
-                f"{'pictures (n, h, w, 3)' if self.pictures_ else 'arrays (n, d)'}; received "
+                f"{'images (n, h, w, 3)' if self.images_ else 'arrays (n, d)'}; received "
                 f"{'a ' + type(X).__name__ if shape is None else f'shape {tuple(shape)}'}."
             ),
         )
-        if pictures:
+        if images:
             x = np.asarray(X)
             need(
                 x.dtype == np.uint8 and x.shape[3] == 3 and len(x) >= least,
                 lambda: (
-                    f"`ContrastiveEmbedding` needs at least {least} pictures (n, h, w, 3) in "
+                    f"`ContrastiveEmbedding` needs at least {least} images (n, h, w, 3) in "
                     f"uint8; received {x.shape} in {x.dtype}."
                 ),
             )
@@ -145,35 +147,36 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
         )
 
     def _batch(self, x: np.ndarray) -> dict[str, np.ndarray]:
-        if self.pictures_:
+        if self.images_:
             return {"images": x}
         return {"x": ((x - self.mean_) / self.scale_).astype(np.float32)}
 
     def _embed(self, x: np.ndarray) -> np.ndarray:
-        if self.pictures_:
-            found = embed(self.networks_, {"images": x}, views=self.views_)
-            return np.asarray(found.h, dtype=np.float64)
+        if self.images_:
+            embeddings = embed(self.networks_, {"images": x}, views=self.views_)
+            return np.asarray(embeddings.h, dtype=np.float64)
         rows = torch.from_numpy((x - self.mean_) / self.scale_)
         with torch.no_grad():
             return self.networks_.encode(rows).numpy()
 
-    def _settings(self, x: np.ndarray, source: str, seed: int) -> dict[str, Any]:
+    def _encoder(self, x: np.ndarray) -> str:
         if x.ndim == 4:
-            view = self.view or f"SimCLR(size={max(x.shape[1:3])}, strength=0.5)"
-            encoder = self.encoder or "ResNet(depth=9, width=0.25, stem='small')"
-        else:
-            view = self.view or "Jitter(noise=0.5)"
-            shape = f"d_in={x.shape[1]}, d={self.n_components}"
-            encoder = self.encoder or f"MLP({shape}, depth=2, width=64)"
+            return "ResNet(depth=9, width=0.25, stem='small')"
+        return f"MLP(d_in={x.shape[1]}, d={self.n_components}, depth=2, width=64)"
+
+    def _settings(self, x: np.ndarray, seed: int) -> dict[str, Any]:
         return {
-            "objective": self.objective,
             "seed": seed,
             "epochs": self.epochs,
             "batch": min(self.batch, len(x)),
-            "data": {"source": source, "part": "all"},
-            "views": {"first": view},
-            "network": {"encoder": encoder, "projector": "Projector(d=32)"},
+            "data": {"part": "all"},
+            "network": {"projector": "Projector(d=32)"},
             "optimiser": {"name": "adamw", "lr": float(self.lr)},
             "schedule": {"warmup": 0.0},
-            "saving": {"every": 10**9},
         }
+
+
+def _view(x: np.ndarray) -> str:
+    if x.ndim == 4:
+        return f"SimCLR(size={max(x.shape[1:3])}, strength=0.5)"
+    return "Jitter(noise=0.5)"

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from chiaroscuro.engine.settings import NetworkSettings, model_names
+from chiaroscuro.engine.settings import NetworkSettings, model_names, require_notation
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.models import Model, Projector
 from chiaroscuro.spec import parse
 
-__all__ = ["Networks", "as_compiled", "build"]
+__all__ = ["Modules", "Networks", "as_compiled", "build", "dimension", "evaluating"]
 
 
 class Networks(nn.Module):
@@ -27,15 +30,28 @@ class Networks(nn.Module):
     batch statistics, as in the code of [chen2020simclr]. Pictures are in channels_last inside.
 
     Args:
-        encoders, projectors: one or two of each.
+        encoders: one or two modules from samples to (n, d).
+        projectors: one for each encoder, or one for both; None leaves h as it is.
         predictor: applied by `forward` alone; None is none.
+
+    Example:
+        >>> Networks([nn.Linear(4, 3)])(torch.ones(2, 4)).shape
+        torch.Size([2, 3])
     """
 
     def __init__(
-        self, encoders: list[Model], projectors: list[Model], predictor: Model | None = None
+        self,
+        encoders: Sequence[nn.Module],
+        projectors: Sequence[nn.Module] | None = None,
+        predictor: nn.Module | None = None,
     ):
         super().__init__()
-        self.encoders, self.projectors = nn.ModuleList(encoders), nn.ModuleList(projectors)
+        need(
+            1 <= len(encoders) <= 2,
+            lambda: f"`Networks` needs one encoder or two; received {len(encoders)}.",
+        )
+        self.encoders = nn.ModuleList(encoders)
+        self.projectors = nn.ModuleList(projectors or [nn.Identity()])
         self.predictor = predictor
         self.layout = _layout(self)
         self.to(memory_format=self.layout)  # type: ignore[call-overload]
@@ -43,24 +59,40 @@ class Networks(nn.Module):
     def forward(
         self, x1: Tensor, x2: Tensor | None = None, side: int = 0
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """What the objective sees: of both views, or of one that belongs to `side`."""
+        """Return what the objective sees: of both views, or of one that belongs to `side`."""
         if x2 is None:
             z = self.project(self.encode(x1, side), side)
             return z if self.predictor is None else self.predictor(z)
-        if len(self.encoders) > 1 or x1.shape != x2.shape:
+        if len(self.encoders) > 1 or not _stackable(x1, x2):
             one, two = self(x1, side=0), self(x2, side=1)
             return one, two
         z1, z2 = self(torch.cat([x1, x2])).split([len(x1), len(x2)])
         return z1, z2
 
     def encode(self, x: Tensor, side: int = 0) -> Tensor:
-        """The representations h of one side."""
-        x = x.contiguous(memory_format=self.layout) if x.ndim == 4 else x
+        """Return the representations h of one side."""
+        if isinstance(x, Tensor) and x.ndim == 4:
+            x = x.contiguous(memory_format=self.layout)
         return self.encoders[min(side, len(self.encoders) - 1)](x)
 
     def project(self, h: Tensor, side: int = 0) -> Tensor:
-        """The projections z of representations of one side."""
+        """Return the projections z of representations of one side."""
         return self.projectors[min(side, len(self.projectors) - 1)](h)
+
+    @property
+    def d(self) -> int | None:
+        """Dimension of the projections, where a module says so; None where none does."""
+        for module in (self.projectors[-1], self.encoders[-1]):
+            if not isinstance(module, nn.Identity):
+                d = getattr(module, "d", None)
+                return d if isinstance(d, int) else None
+        return None
+
+
+def _stackable(x1: Any, x2: Any) -> bool:
+    """Return whether two views go through a shared network as one batch."""
+    tensors = isinstance(x1, Tensor) and isinstance(x2, Tensor)
+    return tensors and x1.shape == x2.shape and x1.dtype == x2.dtype
 
 
 def _layout(networks: nn.Module) -> torch.memory_format:
@@ -70,14 +102,35 @@ def _layout(networks: nn.Module) -> torch.memory_format:
     return torch.contiguous_format if narrow else torch.channels_last
 
 
-def build(settings: NetworkSettings, seed: int) -> Networks:
-    """Networks with fresh weights, a function of the settings and the seed alone.
+@dataclass(frozen=True, eq=False)
+class Modules:
+    """Modules in the place of the texts of `NetworkSettings`; None where the text counts."""
+
+    encoder: nn.Module | None = None
+    second_encoder: nn.Module | None = None
+    projector: nn.Module | None = None
+    predictor: nn.Module | None = None
+
+    def any(self) -> bool:
+        """Return whether one is given."""
+        return any(value is not None for value in vars(self).values())
+
+
+def build(
+    settings: NetworkSettings,
+    seed: int,
+    modules: Modules | None = None,
+    dimensions: Sequence[int] = (),
+) -> Networks:
+    """Make networks with fresh weights, a function of the settings and the seed alone.
 
     torch's generator is left as it was.
 
     Args:
         settings: the texts of encoder, projector and predictor.
         seed: of the weights.
+        modules: taken as they are, weights and all, in the place of texts.
+        dimensions: of the encoders' outputs; those of encoders of ours are known.
 
     Example:
         >>> from chiaroscuro.engine import NetworkSettings
@@ -85,16 +138,74 @@ def build(settings: NetworkSettings, seed: int) -> Networks:
         >>> build(settings, seed=0)(torch.randn(5, 4)).shape
         torch.Size([5, 3])
     """
+    given = modules or Modules()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        texts = {name: getattr(settings, name) for name in ("encoder", "second_encoder")}
-        encoders = [_encoder(k, t) for k, t in texts.items() if t.strip()]
+        encoders: list[nn.Module] = []
+        for name in ("encoder", "second_encoder"):
+            module, text = getattr(given, name), getattr(settings, name)
+            if module is not None:
+                encoders.append(module)
+            elif text.strip():
+                encoders.append(_encoder(name, text))
         need(bool(encoders), "`network.encoder` needs a model; received an empty text.")
-        projectors = [_projector("projector", settings.projector, e.d) for e in encoders]
-        predictor = None
-        if settings.predictor.strip():
-            predictor = _projector("predictor", settings.predictor, projectors[0].d)
+        size = lambda side: dimensions[side] if dimensions else dimension(encoders[side])
+        if given.projector is not None:
+            projectors = [given.projector]
+        elif not settings.projector.strip():
+            projectors = [nn.Identity()]
+        else:
+            projectors = [
+                _projector("projector", settings.projector, size(side))
+                for side in range(len(encoders))
+            ]
+        predictor = given.predictor
+        if predictor is None and settings.predictor.strip():
+            d = getattr(projectors[0], "d", None)
+            d_in = d if isinstance(d, int) else size(0)
+            predictor = _projector("predictor", settings.predictor, d_in)
         return Networks(encoders, projectors, predictor)
+
+
+def dimension(encoder: nn.Module, x: Any = None) -> int:
+    """Return the dimension of an encoder's output: as it says, or as it gives for samples.
+
+    Args:
+        encoder: a model of ours, or any module.
+        x: two samples, needed for a module that does not say.
+    """
+    d = getattr(encoder, "d", None)
+    if isinstance(d, int) and (x is None or isinstance(encoder, Model)):
+        return d
+    name = type(encoder).__name__
+    need(
+        x is not None,
+        lambda: f"`{name}` needs an attribute `d`, the dimension of its output; it has none.",
+    )
+    device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
+    with evaluating(encoder), torch.no_grad():
+        h = encoder(x.to(device))
+    need(
+        isinstance(h, Tensor) and h.ndim == 2 and len(h) == len(x),
+        lambda: (
+            f"An encoder needs to map {len(x)} samples to a matrix ({len(x)}, d); `{name}` gives "
+            + (f"{tuple(h.shape)}" if isinstance(h, Tensor) else f"a `{type(h).__name__}`")
+            + ". Pool and flatten its output first."
+        ),
+    )
+    return int(h.shape[1])
+
+
+@contextlib.contextmanager
+def evaluating(networks: nn.Module) -> Iterator[None]:
+    """Put networks into evaluation mode, and every module back into its own mode afterwards."""
+    modes = {module: module.training for module in networks.modules()}
+    networks.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
 
 
 def as_compiled(networks: Networks) -> Any:
@@ -115,6 +226,7 @@ def as_compiled(networks: Networks) -> Any:
 
 
 def _encoder(key: str, text: str) -> Model:
+    require_notation(key, text)
     need(
         "from_transformers" not in text,
         lambda: (
@@ -135,6 +247,7 @@ def _encoder(key: str, text: str) -> Model:
 
 
 def _projector(key: str, text: str, d_in: int) -> Model:
+    require_notation(key, text)
     try:
         return parse(text, {"Projector": functools.partial(Projector, d_in)})
     except InputError as error:

@@ -11,7 +11,11 @@ from torch import Tensor, nn
 from chiaroscuro.engine.settings import OptimiserSettings
 from chiaroscuro.errors import need
 
-__all__ = ["LARS", "optimiser"]
+__all__ = ["LARS", "Optimiser", "as_optimiser", "optimiser"]
+
+
+Optimiser = torch.optim.Optimizer | OptimiserSettings | Callable[[list[Any]], Any]
+"""An optimiser of torch, settings of one, or a function from a list of parameters to one."""
 
 
 class LARS(torch.optim.Optimizer):
@@ -117,3 +121,36 @@ def optimiser(settings: OptimiserSettings, *modules: nn.Module) -> torch.optim.O
     if settings.name == "sgd":
         return torch.optim.SGD(groups, settings.lr, settings.momentum)
     return torch.optim.AdamW(groups, settings.lr, (settings.momentum, settings.second_momentum))
+
+
+def as_optimiser(what: Optimiser, *modules: nn.Module) -> torch.optim.Optimizer:
+    """Return an optimiser of the modules' parameters, made if need be.
+
+    Args:
+        what: an optimiser, which has to hold parameters of the modules; settings; or a function
+            such as `lambda parameters: torch.optim.Adam(parameters, 1e-3)`.
+        modules: networks, and an objective that may learn.
+
+    Example:
+        >>> type(as_optimiser(lambda p: torch.optim.SGD(p, 0.1), nn.Linear(3, 2))).__name__
+        'SGD'
+    """
+    if isinstance(what, OptimiserSettings):
+        return optimiser(what, *modules)
+    wanted = [p for module in modules for p in module.parameters() if p.requires_grad]
+    made = what if isinstance(what, torch.optim.Optimizer) else what(wanted)
+    need(
+        isinstance(made, torch.optim.Optimizer),
+        lambda: f"An optimiser of torch is needed; received `{type(made).__name__}`.",
+    )
+    known = {id(p) for module in modules for p in module.parameters()}
+    held = [p for group in made.param_groups for p in group["params"]]
+    strange = sum(id(p) not in known for p in held)
+    need(
+        strange < len(held),
+        lambda: (
+            f"The optimiser needs parameters of the networks that are trained; of its {len(held)} "
+            "tensors none is one of theirs. Make it after the networks are, on their parameters."
+        ),
+    )
+    return made

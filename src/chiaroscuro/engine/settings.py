@@ -25,10 +25,24 @@ __all__ = [
     "ScheduleSettings",
     "Settings",
     "ViewSettings",
+    "is_placeholder",
+    "parse_objective",
+    "parse_view",
+    "require_notation",
 ]
 
 WITHOUT_EFFECT = ("saving.", "data.workers")
 """Settings that change no weight: a run may be resumed with others."""
+
+
+def is_placeholder(text: str) -> bool:
+    """Return whether a text stands for an object without a notation: `<package.module.Name>`.
+
+    Example:
+        >>> is_placeholder("<torch.nn.modules.linear.Linear>"), is_placeholder("MLP(d_in=3)")
+        (True, False)
+    """
+    return text.startswith("<") and text.endswith(">")
 
 
 @dataclass(frozen=True)
@@ -70,14 +84,13 @@ class ViewSettings:
     fresh: bool = False
 
     def __post_init__(self) -> None:
-        self.objects()
+        for text in (self.first, self.second):
+            if not is_placeholder(text):
+                parse_view(text)
 
     def objects(self) -> tuple[View | None, View | None]:
-        """The views of the two sides."""
-        names = _classes(views, View)
-        both = (self.first, self.second or self.first)
-        one, two = (_named(text, names, "views") if text.strip() else None for text in both)
-        return one, two
+        """Return the views of the two sides."""
+        return parse_view(self.first), parse_view(self.second or self.first)
 
 
 @dataclass(frozen=True)
@@ -147,7 +160,8 @@ class OptimiserSettings:
     clip: float = 0.0
 
     def __post_init__(self) -> None:
-        one_of("optimiser.name", self.name, ("lars", "sgd", "adamw"))
+        if not is_placeholder(self.name):
+            one_of("optimiser.name", self.name, ("lars", "sgd", "adamw"))
         for name in ("lr", "weight_decay", "trust", "clip"):
             between(f"optimiser.{name}", getattr(self, name), 0)
         for name in ("momentum", "second_momentum"):
@@ -276,14 +290,15 @@ class Settings:
         between("batch", self.batch, 1)
         between("micro_batch", self.micro_batch, 0)
         one_of("precision", self.precision, ("full", "bfloat16"))
-        objective = self.make_objective()
-        need(
-            self.network.queue == 0 or "queue" in objective.takes,
-            lambda: (
-                f"`network.queue = {self.network.queue}` needs an objective with candidates; "
-                f"`{type(objective).__name__}` takes no queue."
-            ),
-        )
+        if not is_placeholder(self.objective):
+            objective = self.make_objective()
+            need(
+                self.network.queue == 0 or "queue" in objective.takes,
+                lambda: (
+                    f"`network.queue = {self.network.queue}` needs an objective with candidates; "
+                    f"`{type(objective).__name__}` takes no queue."
+                ),
+            )
         need(
             not (self.symmetric and self.network.queue and self.network.second_encoder.strip()),
             lambda: (
@@ -310,13 +325,8 @@ class Settings:
     # ---- the objects ----
 
     def make_objective(self) -> Objective:
-        """The objective, new."""
-        made = parse(self.objective, _algebra())
-        need(
-            isinstance(made, Objective),
-            lambda: f"`objective` needs an objective; received `{type(made).__name__}`.",
-        )
-        return made
+        """Return the objective, new."""
+        return parse_objective(self.objective)
 
     # ---- text ----
 
@@ -336,6 +346,37 @@ class Settings:
             table: only what differs from the defaults.
         """
         return record(cls, table)
+
+
+# ---- from text to objects ----
+
+
+def parse_objective(text: str) -> Objective:
+    """Return the objective that a text denotes, new."""
+    require_notation("objective", text)
+    made = parse(text, _algebra())
+    need(
+        isinstance(made, Objective),
+        lambda: f"`objective` needs an objective; received `{type(made).__name__}`.",
+    )
+    return made
+
+
+def parse_view(text: str) -> View | None:
+    """Return the view that a text denotes; None for an empty one."""
+    require_notation("view", text)
+    return _named(text, _classes(views, View), "views") if text.strip() else None
+
+
+def require_notation(name: str, text: str) -> None:
+    """Refuse a text that only stands for an object, and ask for the object by name."""
+    need(
+        not is_placeholder(text),
+        lambda: (
+            f"This run was trained with its {name} given as an object, `{text[1:-1]}`, which a "
+            f"text cannot make again; pass the object: `{name}=...`."
+        ),
+    )
 
 
 # ---- the closed sets of names ----

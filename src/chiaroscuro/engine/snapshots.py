@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from chiaroscuro.artifacts import Embeddings, Run
-from chiaroscuro.data import Dataset, open_data
+from chiaroscuro.data import Dataset
 from chiaroscuro.engine.batches import Pairs, spaced
 from chiaroscuro.engine.embedding import embed
-from chiaroscuro.engine.networks import Networks, build
-from chiaroscuro.engine.settings import Settings
-from chiaroscuro.engine.training import Callback, Moment
-from chiaroscuro.errors import need
+from chiaroscuro.engine.fitting import Callback, Moment
+from chiaroscuro.engine.networks import Networks
+from chiaroscuro.engine.opening import OpenRun
+from chiaroscuro.errors import ChiaroError, need
 
-__all__ = ["FRAMES", "snapshots", "two_views"]
+__all__ = ["FRAMES", "pairs_of", "snapshots", "two_views"]
 
 FRAMES = 20
 """About so many snapshots of a training, unless told."""
@@ -57,26 +57,28 @@ def snapshots(rows: int = 1000, every: int | None = None) -> Callback:
     looked_at: list[Dataset] = []
 
     def callback(moment: Moment) -> Mapping[str, float]:
-        settings, run, epoch = moment.settings, moment.run, moment.epoch + 1
+        source, run, epoch = moment.origin, moment.run, moment.epoch + 1
+        if source is None or run is None:
+            raise ChiaroError("Snapshots need a run folder and its data: `train(..., out)`.")
         if not looked_at:
-            looked_at.append(spaced(open_data(settings.data.source), rows))
+            looked_at.append(spaced(source.data, rows))
             if not run.embeddings("epoch-0000").exists():
-                before = build(settings.network, settings.seed).eval()
-                _save(before, looked_at[0], settings, run, 0)
-        apart = every or math.ceil(settings.epochs / FRAMES)
+                before = source.untrained.to(next(moment.networks.parameters()).device)
+                _save(before, looked_at[0], source, run, 0)
+        apart = every or math.ceil(moment.epochs / FRAMES)
         if epoch % apart == 0 or moment.step >= moment.steps:
-            _save(moment.networks, looked_at[0], settings, run, epoch)
+            _save(moment.networks, looked_at[0], source, run, epoch)
         return {}
 
     return callback
 
 
-def _save(networks: Networks, data: Dataset, settings: Settings, run: Run, epoch: int) -> None:
-    found = embed(networks, data, views=settings.views).arrays()
-    vectors: dict[str, Any] = {name: a for name, a in found.items() if name in _VECTORS}
+def _save(networks: Networks, data: Dataset, source: OpenRun, run: Run, epoch: int) -> None:
+    arrays = embed(networks, data, views=source.views).arrays()
+    vectors: dict[str, Any] = {name: a for name, a in arrays.items() if name in _VECTORS}
     if "z1" not in vectors:
-        vectors |= two_views(networks, data, settings)
-    known: dict[str, Any] = {name: a for name, a in found.items() if name in _KNOWN}
+        vectors |= two_views(networks, pairs_of(source, data))
+    known: dict[str, Any] = {name: a for name, a in arrays.items() if name in _KNOWN}
     if not run.embeddings("rows").exists():
         Embeddings(**known).save(run.embeddings("rows"))
     Embeddings(ids=known["ids"], **vectors).save(run.embeddings(f"epoch-{epoch:04d}"))
@@ -88,17 +90,22 @@ _KNOWN = (
 )
 
 
-def two_views(networks: Networks, data: Dataset, settings: Settings) -> dict[str, np.ndarray]:
-    """h and z of the two views that training would draw of these rows in its first epoch."""
-    pairs = Pairs.of(settings, data)
-    device = next(networks.parameters()).device
-    found: dict[str, list[np.ndarray]] = {name: [] for name in ("h1", "h2", "z1", "z2")}
+def pairs_of(run: OpenRun, data: Dataset) -> Pairs:
+    """Return the pairs that a training would draw of these rows."""
+    return Pairs.of(run.settings, data, run.views)
+
+
+def two_views(networks: Networks, pairs: Pairs) -> dict[str, np.ndarray]:
+    """Return h and z of the two views that training would draw of these rows in its first epoch."""
+    n = len(pairs.data)
+    device = next((p.device for p in networks.parameters()), torch.device("cpu"))
+    parts: dict[str, list[np.ndarray]] = {name: [] for name in ("h1", "h2", "z1", "z2")}
     with torch.no_grad():
-        for start in range(0, len(data), BATCH):
-            rows = np.arange(start, min(start + BATCH, len(data)))
+        for start in range(0, n, BATCH):
+            rows = np.arange(start, min(start + BATCH, n))
             for side, x in enumerate(pairs(rows, 0)):
                 h = networks.encode(x.to(device), side)
-                found[f"h{side + 1}"].append(h.float().cpu().numpy())
+                parts[f"h{side + 1}"].append(h.float().cpu().numpy())
                 z = networks.project(h, side)
-                found[f"z{side + 1}"].append(z.float().cpu().numpy())
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+                parts[f"z{side + 1}"].append(z.float().cpu().numpy())
+    return {name: np.concatenate(some) for name, some in parts.items()}

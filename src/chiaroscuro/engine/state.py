@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from chiaroscuro.artifacts import Run, checkpoints
 from chiaroscuro.engine.batch_norm import synchronised
-from chiaroscuro.engine.distributed import gather_rows, is_first, rank, together, world_size
+from chiaroscuro.engine.distributed import (
+    gather_rows,
+    is_first,
+    on_any_rank,
+    on_every_rank,
+    rank,
+    world_size,
+)
 from chiaroscuro.engine.fingerprint import Fingerprint
-from chiaroscuro.engine.networks import Networks, build
-from chiaroscuro.engine.optimisers import optimiser
-from chiaroscuro.engine.settings import Settings
-from chiaroscuro.errors import ChiaroError, InputError
+from chiaroscuro.engine.networks import Networks
+from chiaroscuro.engine.optimisers import Optimiser, as_optimiser
+from chiaroscuro.engine.options import FitOptions
+from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.models import Momentum, pack, unpack
 from chiaroscuro.objectives import Objective
 
-__all__ = ["State", "device_of", "fresh", "restore", "save"]
+__all__ = [
+    "Diverged",
+    "State",
+    "begin",
+    "device_of",
+    "diverged",
+    "require_finite_weights",
+    "restore",
+    "save",
+]
+
+
+class Diverged(ChiaroError):  # noqa: N818 - a training has, not the call
+    """Training left the numbers: nothing was wrong with the call."""
 
 
 @dataclass(eq=False)
@@ -28,6 +50,8 @@ class State:
     networks: Networks
     objective: Objective
     optimiser: torch.optim.Optimizer
+    rates: tuple[float, ...]
+    """The learning rate of each group of parameters, before any schedule."""
     target: Momentum | None
     """The slow copy that embeds the other side (MoCo, BYOL)."""
     average: Momentum | None
@@ -38,6 +62,8 @@ class State:
     step: int = 0
     losses: tuple[float, int] = (0.0, 0)
     """Sum and number of the losses of this epoch."""
+    scheduler: Any = None
+    """A scheduler of torch that sets the learning rates, or None."""
     data: Fingerprint | None = None
     """Of what is trained on: no other data are gone on with."""
 
@@ -47,44 +73,61 @@ class State:
         return self.networks if self.average is None else self.average.module  # type: ignore[return-value]
 
 
-def fresh(settings: Settings) -> State:
-    """The state before the first step."""
-    network, device = settings.network, device_of(settings)
-    networks = build(network, settings.seed)
-    if network.sync_batch_norm:
+def begin(
+    networks: Networks, objective: Objective, optimiser: Optimiser, options: FitOptions
+) -> State:
+    """Return the state before the first step.
+
+    Args:
+        networks: moved to the device of the options, and changed in place by training.
+        objective: as well.
+        optimiser: one of torch's, settings of one, or a function from parameters to one.
+        options: of the training.
+    """
+    device = device_of(options.device)
+    if options.sync_batch_norm:
         networks = synchronised(networks)
-    networks = networks.to(device)
-    objective = settings.make_objective().to(device)
-    torch.manual_seed(settings.seed + 1_000_003 * rank())  # dropout differs from rank to rank
-    queue = None
-    if network.queue:
-        draw = torch.Generator().manual_seed(settings.seed)
-        d = networks.projectors[-1].d
-        queue = torch.randn(network.queue, int(d), generator=draw).to(device)  # type: ignore[arg-type]
-        queue = nn.functional.normalize(queue)
+    networks, objective = networks.to(device), objective.to(device)
+    torch.manual_seed(options.seed + 1_000_003 * rank())  # dropout differs from rank to rank
+    made = as_optimiser(optimiser, networks, objective)
     return State(
         networks=networks,
         objective=objective,
-        optimiser=optimiser(settings.optimiser, networks, objective),
-        target=Momentum(networks) if network.momentum else None,
-        average=Momentum(networks) if network.average else None,
-        queue=queue,
+        optimiser=made,
+        rates=tuple(float(group["lr"]) for group in made.param_groups),
+        target=Momentum(networks) if options.momentum else None,
+        average=Momentum(networks) if options.average else None,
+        queue=_queue(networks, options).to(device) if options.queue else None,
     )
 
 
-def device_of(settings: Settings) -> torch.device:
-    """Where the networks are."""
-    if settings.device == "auto":
+def _queue(networks: Networks, options: FitOptions) -> Tensor:
+    """Return the candidates before there are any keys: random directions [he2020moco]."""
+    d = networks.d
+    need(
+        d is not None,
+        lambda: (
+            f"`queue={options.queue}` needs to know the dimension of the projections before the "
+            "first step: give the projector an attribute `d`."
+        ),
+    )
+    draw = torch.Generator().manual_seed(options.seed)
+    queue = torch.randn(options.queue, int(d), generator=draw)  # type: ignore[arg-type]
+    return nn.functional.normalize(queue)
+
+
+def device_of(name: str) -> torch.device:
+    """Return the device of that name; "auto" is CUDA where there is one, else the CPU."""
+    if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(settings.device)
+        device = torch.device(name)
     except RuntimeError:  # no such kind
         device = None
-    there = _devices()
-    if device is None or (device.type != "cpu" and str(device) not in there):
+    available = _devices()
+    if device is None or (device.type != "cpu" and str(device) not in available):
         raise InputError(
-            f"`device` needs `auto` or one that is here: {', '.join(there)}; received "
-            f"`{settings.device}`."
+            f"`device` needs `auto` or one that is here: {', '.join(available)}; received `{name}`."
         )
     return device
 
@@ -110,6 +153,7 @@ def save(state: State, run: Run, keep: int) -> None:
                 "objective": dict(state.objective.state_dict()),
                 "optimiser": state.optimiser.state_dict(),
                 **{name: None if m is None else dict(m.state_dict()) for name, m in slow.items()},
+                **({} if state.scheduler is None else {"scheduler": state.scheduler.state_dict()}),
                 "queue": state.queue,
                 "oldest": state.oldest,
                 "losses": state.losses,
@@ -119,25 +163,83 @@ def save(state: State, run: Run, keep: int) -> None:
         )
         checkpoints.save(run.checkpoints, state.step, arrays, tree, keep)
 
-    together(lambda: write() if is_first() else None)
+    on_every_rank(lambda: write() if is_first() else None)
 
 
-def restore(state: State, run: Run) -> tuple[str, ...]:
+def diverged(state: State, what: str) -> Diverged:
+    """Return the error of a training whose numbers are none any more."""
+    return Diverged(
+        f"{what}. Lower `optimiser.lr` ({max(state.rates, default=0.0):g}), lengthen the warm-up, "
+        "or set `optimiser.clip`."
+    )
+
+
+def require_finite_weights(state: State) -> None:
+    """Refuse weights that are not finite, before they are saved: the last good ones are kept."""
+    bad = [
+        name
+        for name, p in state.networks.named_parameters()
+        if not bool(torch.isfinite(p.detach()).all())
+    ]
+    if on_any_rank(bool(bad)):
+        count = len(list(state.networks.parameters()))
+        raise diverged(
+            state,
+            f"After step {state.step} {len(bad)} of {count} tensors of weights are not finite, and "
+            "are not saved",
+        )
+
+
+def restore(state: State, run: Run, restart: bool = False) -> tuple[str, ...]:
     """Put the newest good checkpoint into a fresh state, and drop the records after it.
 
-    Data other than those of the checkpoint are refused, and nothing is touched. Returns a sentence
-    for each newer checkpoint that is not good. All ranks have to call this.
+    Data other than those of the checkpoint are refused, and nothing is touched. So are checkpoints
+    that cannot be read, and a run that has taken steps and has no good checkpoint, unless it is to
+    begin again. Returns a sentence for each newer checkpoint that is not good. All ranks have to
+    call this.
+
+    Args:
+        state: before its first step.
+        run: which is resumed.
+        restart: begin again at step 0 where no checkpoint is good; the history is kept aside.
     """
-    found = together(lambda: checkpoints.latest_good(run.checkpoints))
-    step, saved = 0, None
-    if found.checkpoint is not None:
-        step = found.checkpoint.step
-        saved = unpack(found.checkpoint.arrays, found.checkpoint.state)
-        together(lambda: _same_data(state.data, saved.get("data"), run))
-    together(lambda: run.rewind(lambda r: r.get("step", 0) <= step) if is_first() else None)
+    newest = on_every_rank(lambda: checkpoints.latest_good(run.checkpoints))
+    step, saved, notes = 0, None, list(newest.bad)
+    if newest.checkpoint is not None:
+        step = newest.checkpoint.step
+        saved = unpack(newest.checkpoint.arrays, newest.checkpoint.state)
+        on_every_rank(lambda: _same_data(state.data, saved.get("data"), run))
+    else:
+        notes += on_every_rank(lambda: _begin_again(run, restart, newest.bad))
+    on_every_rank(lambda: run.rewind(lambda r: _step(r) <= step) if is_first() else None)
     if saved is not None:
         _put_back(state, step, saved, run)
-    return found.bad
+    return tuple(notes)
+
+
+def _step(record: Mapping[str, Any]) -> float:
+    """Return the step of a record; 0 where it has none."""
+    step = record.get("step", 0)
+    return step if isinstance(step, int | float) else 0
+
+
+def _begin_again(run: Run, restart: bool, bad: Sequence[str]) -> list[str]:
+    """Refuse to begin again where steps were taken, unless that is asked for."""
+    taken = int(max((_step(r) for r in run.history().records), default=0))
+    if taken == 0:
+        return []
+    found = f", of {len(bad)} that are there" if bad else ": there is none"
+    need(
+        restart,
+        lambda: (
+            f"`{run.folder}` has taken {taken} steps, and no checkpoint can be loaded{found}. Put "
+            "one back, or begin again at step 0 with `--resume --restart`; the history is kept "
+            "aside, as `history-before-restart-1.jsonl`."
+        ),
+    )
+    if is_first():
+        run.keep_history_aside()
+    return [f"`{run.folder}` begins again at step 0; it had taken {taken} steps."]
 
 
 def _same_data(now: Fingerprint | None, saved: tuple[int, str] | None, run: Run) -> None:
@@ -170,6 +272,8 @@ def _put_back(state: State, step: int, saved: dict, run: Run) -> None:
             getattr(state, name).load_state_dict(saved[name])
     state.optimiser.load_state_dict(saved["optimiser"])
     _as_laid_out(state.optimiser)
+    if state.scheduler is not None:
+        state.scheduler.load_state_dict(saved["scheduler"])
     if state.queue is not None:
         state.queue = saved["queue"].to(state.queue.device)
     state.oldest, state.step, state.losses = saved["oldest"], step, saved["losses"]

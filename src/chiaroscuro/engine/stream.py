@@ -1,15 +1,17 @@
-"""The batches of a training, one after another: prepared here, or ahead in worker processes.
+"""The batches of a training, one after another: of our data and views, or of any iterable.
 
-A batch is a function of the settings and the step alone, and is prepared on one thread wherever
-that happens: vectorised loops round differently where several threads cut them.
+A batch of our data and views is a function of the settings and the step alone, prepared here or
+ahead in worker processes, on one thread wherever that happens: vectorised loops round differently
+where several threads cut them.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import sys
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,14 +23,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from chiaroscuro.data import Dataset, Order
-from chiaroscuro.engine.batches import Pairs
+from chiaroscuro.data import Dataset, Order, open_data
+from chiaroscuro.engine.batches import Pairs, ViewPair, as_view
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["Batch", "Steps", "watched_workers"]
+__all__ = ["Iterated", "PairBatch", "Steps", "view_batches", "watched_workers"]
 
-Batch = tuple[Tensor, Tensor, Tensor | None]
+PairBatch = tuple[Any, Any, Tensor | None]
 """Two views of the same samples, and their labels where the objective takes them."""
 
 AHEAD = 2
@@ -54,23 +56,46 @@ class Steps(TorchDataset):
 
     @classmethod
     def of(
-        cls, settings: Settings, data: Dataset, takes_labels: bool, rank: int, world: int
+        cls,
+        settings: Settings,
+        data: Dataset,
+        takes_labels: bool,
+        rank: int = 0,
+        world: int = 1,
+        views: ViewPair | None = None,
     ) -> Steps:
-        """The batches that the settings ask for."""
+        """Return the batches that the settings ask for.
+
+        Args:
+            settings: batch, seed and what a pair is made of.
+            data: the samples.
+            takes_labels: whether the objective does.
+            rank, world: which part.
+            views: in the place of the settings' texts.
+        """
         need(
             not takes_labels or data.labels is not None,
             lambda: f"`{settings.objective}` needs labels; `{data.name}` has none.",
         )
         labels = np.asarray(data.labels, dtype=np.int64) if takes_labels else None
         order = Order(len(data), settings.batch, settings.seed)
-        return cls(Pairs.of(settings, data), order, labels, rank, world)
+        return cls(Pairs.of(settings, data, views), order, labels, rank, world)
 
     @property
     def per_epoch(self) -> int:
         """Steps of an epoch."""
         return len(self.order)
 
-    def __getitem__(self, step: int) -> Batch:
+    @property
+    def batch(self) -> int:
+        """Pairs of a step, all ranks together."""
+        return self.order.batch
+
+    def on_rank(self, rank: int, world: int) -> Steps:
+        """Return the same batches, of which this rank takes its part."""
+        return dataclasses.replace(self, rank=rank, world=world)
+
+    def __getitem__(self, step: int) -> PairBatch:
         epoch, batch = divmod(step, len(self.order))
         indices = self.order.indices(epoch, batch, self.rank, self.world)
         with _one_thread():
@@ -80,8 +105,8 @@ class Steps(TorchDataset):
         y = None if self.labels is None else torch.from_numpy(self.labels[indices])
         return x1, x2, y
 
-    def _require_finite(self, x: Tensor, indices: NDArray[np.int64]) -> None:
-        if not x.is_floating_point() or bool(torch.isfinite(x).all()):
+    def _require_finite(self, x: Any, indices: NDArray[np.int64]) -> None:
+        if _is_finite(x):
             return
         bad = (~torch.isfinite(x.flatten(1))).any(dim=1).numpy()
         data = self.pairs.data
@@ -94,7 +119,7 @@ class Steps(TorchDataset):
             + ". Leave such rows out, or fill their gaps."
         )
 
-    def stream(self, start: int, stop: int, workers: int = 0) -> Generator[Batch, None, None]:
+    def stream(self, start: int, stop: int, workers: int = 0) -> Generator[PairBatch, None, None]:
         """The batches of steps `start` to `stop`, in order; to be closed where it is left early.
 
         Args:
@@ -105,7 +130,210 @@ class Steps(TorchDataset):
         yield from map(self.__getitem__, steps) if workers == 0 else _ahead(self, steps, workers)
 
 
-def _ahead(batches: Steps, steps: range, workers: int) -> Generator[Batch, None, None]:
+def _is_finite(x: Any) -> bool:
+    """Return whether a view is no float tensor in this process's memory, or finite."""
+    checked = isinstance(x, Tensor) and x.is_floating_point() and x.device.type == "cpu"
+    return not checked or bool(torch.isfinite(x).all())
+
+
+def view_batches(
+    data: Any, view: Any = None, batch: int = 256, seed: int = 0, second_view: Any = None
+) -> Steps:
+    """Return shuffled batches of two views of each sample, for `fit`.
+
+    Which samples and which views is a function of the seed and the step alone.
+
+    Args:
+        data: whatever `open_data` takes: a name, a file, arrays, or a data set of another library.
+        view: a `View`, a transform of one sample, or a text; None leaves samples as they are.
+        batch: pairs of a step, all ranks together.
+        seed: of order and views.
+        second_view: of the other side of a pair; None is the same as the first.
+
+    Example:
+        >>> from chiaroscuro.views import Jitter
+        >>> batches = view_batches(np.eye(8, dtype=np.float32), Jitter(noise=0.1), batch=4)
+        >>> x1, x2, labels = batches[0]
+        >>> x1.shape, batches.per_epoch
+        (torch.Size([4, 8]), 2)
+    """
+    table = open_data(data)
+    first = as_view(view)
+    pairs = Pairs(table, first, as_view(second_view) or first, seed=seed)
+    labels = None if table.labels is None else np.asarray(table.labels, dtype=np.int64)
+    return Steps(pairs, Order(len(table), batch, seed), labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Iterated:
+    """The batches of any iterable, epoch by epoch: a `DataLoader`, a list, a generator.
+
+    Each is `(x1, x2)`, `(x1, x2, labels)` or `((x1, x2), labels)`. On several ranks every rank
+    brings its own part of each batch, as many in an epoch as the others.
+
+    What is drawn from torch's own generator while a batch is made (the order of a `DataLoader`
+    that shuffles, an augmentation, the seeds of its workers) comes from a stream that is a function
+    of the seed and the epoch, apart from that of training. So a resumed training meets the batches
+    it would have met: it goes through those of the epoch again up to its step. Not so where they
+    come from other random numbers (a `torch.Generator` of one's own, numpy's or Python's global
+    one in this process) or a `DataLoader` has another number of workers.
+
+    Args:
+        batches: the iterable.
+        seed: of that stream.
+        length: batches of an epoch, needed where the iterable does not say.
+    """
+
+    batches: Iterable[Any]
+    seed: int = 0
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        known = _length(self.batches)
+        need(
+            known is not None or self.length is not None,
+            lambda: (
+                f"Batches without a length, a `{type(self.batches).__name__}`, need the number of "
+                "them that makes an epoch: `steps_per_epoch=100`."
+            ),
+        )
+        need(
+            known is None or self.length in (None, known),
+            lambda: (
+                f"`steps_per_epoch` is for batches without a length; these have {known}, received "
+                f"{self.length}."
+            ),
+        )
+        need(self.per_epoch >= 1, lambda: f"An epoch needs a batch; received {self.per_epoch}.")
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps of an epoch."""
+        known = _length(self.batches)
+        return int(self.length or 0) if known is None else known
+
+    @property
+    def batch(self) -> int:
+        """Pairs of a step, where the iterable says so; else 1, so that speed counts steps."""
+        return int(getattr(self.batches, "batch_size", None) or 1)
+
+    def on_rank(self, rank: int, world: int) -> Iterated:
+        """Return the same: every rank brings its own."""
+        return self
+
+    def stream(self, start: int, stop: int, workers: int = 0) -> Generator[PairBatch, None, None]:
+        """Yield the batches of steps `start` to `stop`, in order.
+
+        Args:
+            start, stop: as for `range`.
+            workers: 0; a `DataLoader` has its own.
+        """
+        need(
+            workers == 0,
+            lambda: (
+                f"`workers={workers}` prepare batches of our data and views; give a `DataLoader` "
+                "its own `num_workers`."
+            ),
+        )
+        if hasattr(self.batches, "__getitem__") and not isinstance(self.batches, DataLoader):
+            sequence: Any = self.batches
+            for step in range(start, stop):
+                yield _as_pair(sequence[step % self.per_epoch], step)
+            return
+        once = isinstance(self.batches, Iterator)  # a generator goes on, and never begins again
+        epoch, place = (0, 0) if once else divmod(start, self.per_epoch)
+        passed, step = (start, 0) if once else (place, start - place)
+        while step < stop:
+            draws = _Draws(self.seed, epoch)
+            batches = draws.inside(lambda epoch=epoch: _epoch(self.batches, epoch))
+            for _ in range(stop if once else self.per_epoch):
+                if step >= stop:
+                    return
+                came = draws.inside(lambda batches=batches: next(batches, _END))
+                if came is _END:
+                    raise ChiaroError(
+                        f"The batches ended after {step} of {stop} steps; an epoch needs "
+                        f"{self.per_epoch} of them."
+                    )
+                if passed:
+                    passed -= 1
+                else:
+                    yield _as_pair(came, step)
+                step += 1
+            epoch += 1
+
+
+_END = object()
+
+
+def _length(batches: Any) -> int | None:
+    try:
+        return len(batches)
+    except TypeError:  # a generator, or a loader of a stream
+        return None
+
+
+def _epoch(batches: Any, epoch: int) -> Iterator[Any]:
+    """Return the batches of an epoch; samplers of several ranks shuffle by its number."""
+    for name in ("sampler", "batch_sampler"):
+        part: Any = getattr(batches, name, None)
+        if hasattr(part, "set_epoch"):
+            part.set_epoch(epoch)
+    return iter(batches)
+
+
+class _Draws:
+    """torch's random state of the batches of an epoch, kept apart from that of training."""
+
+    def __init__(self, seed: int, epoch: int):
+        words = np.random.SeedSequence([seed, epoch]).generate_state(2, np.uint32)
+        self.state = torch.Generator().manual_seed(int(words[0]) << 32 | int(words[1])).get_state()
+
+    def inside(self, work: Callable[[], Any]) -> Any:
+        """Return what `work()` gives with this state in the place of torch's own."""
+        before = torch.get_rng_state()
+        torch.set_rng_state(self.state)
+        try:
+            return work()
+        finally:
+            self.state = torch.get_rng_state()
+            torch.set_rng_state(before)
+
+
+def _as_pair(came: Any, step: int) -> PairBatch:
+    """Return a batch as two views and labels, or say what it is instead."""
+    parts = list(came) if isinstance(came, tuple | list) else [came]
+    if len(parts) == 2 and isinstance(parts[0], tuple | list) and len(parts[0]) == 2:
+        parts = [*parts[0], parts[1]]
+    need(
+        len(parts) in (2, 3),
+        lambda: (
+            f"A batch needs two views, `(x1, x2)` or `(x1, x2, labels)`; that of step {step} is a "
+            f"`{type(came).__name__}` of {len(parts)}."
+        ),
+    )
+    x1, x2, labels = parts if len(parts) == 3 else (*parts, None)
+    tensors = isinstance(x1, Tensor) and isinstance(x2, Tensor)
+    need(
+        not tensors or (len(x1) == len(x2) and (x2.ndim > 1 or x1.ndim == x2.ndim)),
+        lambda: (
+            f"A batch needs two views of the same samples; that of step {step} has shapes "
+            f"{tuple(x1.shape)} and {tuple(x2.shape)}. A loader of (sample, label) has one view: "
+            "give its data set and a view to `view_batches` or `train`."
+        ),
+    )
+    for x in (x1, x2):
+        need(
+            _is_finite(x),
+            lambda x=x: (
+                f"Training needs finite samples; {int((~torch.isfinite(x)).sum())} numbers of step "
+                f"{step} are NaN or infinite. Leave such rows out, or fill their gaps."
+            ),
+        )
+    return x1, x2, None if labels is None else torch.as_tensor(labels)
+
+
+def _ahead(batches: Steps, steps: range, workers: int) -> Generator[PairBatch, None, None]:
     """The same, by worker processes; they end when the iterator is closed, or their parent does."""
     with warnings.catch_warnings():
         # more workers than cores is slow, not wrong
@@ -122,10 +350,13 @@ def _ahead(batches: Steps, steps: range, workers: int) -> Generator[Batch, None,
             # what was opened is shared, not copied
             multiprocessing_context="fork" if sys.platform == "linux" else None,
         )
-    for came in loader:
-        if isinstance(came, _Failure):
-            raise came.error
-        yield came
+    try:
+        for came in loader:
+            if isinstance(came, _Failure):
+                raise came.error
+            yield came
+    except (ConnectionError, EOFError) as error:  # it ended while it handed over a batch
+        raise _ended(f"{type(error).__name__}: {error}") from None
 
 
 @contextmanager
@@ -136,11 +367,15 @@ def watched_workers() -> Iterator[None]:
     except RuntimeError as error:
         if not str(error).startswith("DataLoader worker"):
             raise
-        why = " ".join(str(error).split())
-        raise ChiaroError(
-            f"A process that prepares batches has ended: {why} Resume with fewer `data.workers`; 0 "
-            "prepares batches in the training process."
-        ) from None
+        raise _ended(str(error)) from None
+
+
+def _ended(why: str) -> ChiaroError:
+    reason = " ".join(why.split()).rstrip(".")
+    return ChiaroError(
+        f"A process that prepares batches has ended: {reason}. Resume with fewer `data.workers`; 0 "
+        "prepares batches in the training process."
+    )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from chiaroscuro.data.pictures import EXTENSIONS
 from chiaroscuro.engine.batches import Pairs, training_part
 from chiaroscuro.engine.networks import build
 from chiaroscuro.engine.progress import duration
-from chiaroscuro.engine.reading import read_settings
+from chiaroscuro.engine.read_settings import read_settings
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
 

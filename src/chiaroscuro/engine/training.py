@@ -1,358 +1,309 @@
-"""`train`: one loop, in which everything that is random is a function of the settings.
-
-A run that is killed at any moment and resumed ends with the weights, bit by bit, of one that was
-not (same machine, build and threads): order and views have no state, and all that has one is in the
-checkpoint.
-"""
+"""`train`: from settings and objects to networks, by `fit`; and the run folder it leaves."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TextIO
+from pathlib import Path
+from typing import Any, TextIO, overload
 
 import torch
+from torch import Tensor
 
 from chiaroscuro.artifacts import Run, environment
-from chiaroscuro.data import Dataset
-from chiaroscuro.engine.batches import open_training_data
-from chiaroscuro.engine.distributed import (
-    anyone,
-    barrier,
-    in_parallel,
-    is_first,
-    joined_ranks,
-    rank,
-    together,
-    world_size,
-)
-from chiaroscuro.engine.fingerprint import fingerprint
+from chiaroscuro.data import Order
+from chiaroscuro.engine.batches import training_part
+from chiaroscuro.engine.distributed import is_first, joined_ranks, on_every_rank
+from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
+from chiaroscuro.engine.fitting import Callback, Origin, fit, open_folder, remember
+from chiaroscuro.engine.ingredients import Ingredients, described
 from chiaroscuro.engine.loggers import Logger
-from chiaroscuro.engine.networks import Networks, as_compiled
-from chiaroscuro.engine.progress import Progress
-from chiaroscuro.engine.reading import read_settings
+from chiaroscuro.engine.networks import Networks
+from chiaroscuro.engine.opening import OpenRun, initial_weights
+from chiaroscuro.engine.options import FitOptions
+from chiaroscuro.engine.read_settings import read_settings
 from chiaroscuro.engine.settings import WITHOUT_EFFECT, Settings
-from chiaroscuro.engine.state import State, device_of, fresh, restore, save
-from chiaroscuro.engine.step import take_step
-from chiaroscuro.engine.stream import Steps, watched_workers
-from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.engine.stream import Steps
+from chiaroscuro.errors import InputError, need
 
-__all__ = ["Callback", "Moment", "train"]
-
-AGAIN = 1.0
-"""Seconds after which a Ctrl-C is another one."""
+__all__ = ["train"]
 
 
-@dataclass(frozen=True, eq=False)
-class Moment:
-    """The end of an epoch, as callbacks see it.
+@overload
+def train(
+    settings: Any = ...,
+    out: None = ...,
+    callbacks: Sequence[Callback | Logger] = ...,
+    resume: bool = ...,
+    progress: TextIO | None = ...,
+    *,
+    restart: bool = ...,
+    data: Any = ...,
+    encoder: Any = ...,
+    second_encoder: Any = ...,
+    projector: Any = ...,
+    predictor: Any = ...,
+    objective: Any = ...,
+    view: Any = ...,
+    second_view: Any = ...,
+    optimiser: Callable[..., torch.optim.Optimizer] | None = ...,
+) -> OpenRun: ...
 
-    `networks` are in evaluation mode, without gradients, and the averaged ones where the settings
-    keep an average; `data` are the samples trained on.
-    """
 
-    step: int
-    steps: int
-    epoch: int
-    loss: float
-    settings: Settings
-    networks: Networks
-    data: Dataset
-    run: Run
-
-
-Callback = Callable[[Moment], Mapping[str, float] | None]
-"""Called after every epoch, on the first rank; the numbers it returns join the history's record.
-
-It may look at everything and change nothing: torch's random states are put back after it, and
-training draws from no others (neither Python's `random` nor numpy's global one). Where it cannot
-measure (a `ChiaroError`) that is said once, and training goes on without its numbers.
-"""
+@overload
+def train(
+    settings: Any = ...,
+    out: str | os.PathLike = ...,
+    callbacks: Sequence[Callback | Logger] = ...,
+    resume: bool = ...,
+    progress: TextIO | None = ...,
+    *,
+    restart: bool = ...,
+    data: Any = ...,
+    encoder: Any = ...,
+    second_encoder: Any = ...,
+    projector: Any = ...,
+    predictor: Any = ...,
+    objective: Any = ...,
+    view: Any = ...,
+    second_view: Any = ...,
+    optimiser: Callable[..., torch.optim.Optimizer] | None = ...,
+) -> Run: ...
 
 
 def train(
-    settings: Any,
-    out: str | os.PathLike = "run",
+    settings: Any = "simclr",
+    out: str | os.PathLike | None = None,
     callbacks: Sequence[Callback | Logger] = (),
     resume: bool = False,
     progress: TextIO | None = None,
-) -> Run:
-    """Train as the settings say, and leave a run folder.
+    *,
+    restart: bool = False,
+    data: Any = None,
+    encoder: Any = None,
+    second_encoder: Any = None,
+    projector: Any = None,
+    predictor: Any = None,
+    objective: Any = None,
+    view: Any = None,
+    second_view: Any = None,
+    optimiser: Callable[..., torch.optim.Optimizer] | None = None,
+) -> Run | OpenRun:
+    """Train an encoder as settings and objects say, and leave a run folder, or keep it in memory.
 
-    Under `torchrun` every rank takes its part of each batch, and the loss sees all of it. Ctrl-C
-    finishes the step, writes a checkpoint and raises `KeyboardInterrupt`; a second one stops at
-    once. The run folder has to be one that all ranks see.
+    Each of `data`, `encoder`, `projector`, `objective`, `view` and their kin is a text, as in the
+    settings, or an object. Modules are trained in place. An object whose notation reads back as
+    itself is written into the run as that text; of another the run keeps its import path, shapes
+    and a fingerprint, and `embed`, `evaluate`, `diagnose` and resuming ask for it by name.
+
+    Under `torchrun` every rank takes its part of each batch, and the loss sees all of it; the run
+    folder has to be one that all ranks see. Ctrl-C, SIGTERM and SIGHUP finish the step, write a
+    checkpoint and raise `KeyboardInterrupt` or `SystemExit`; a second Ctrl-C stops at once.
 
     Args:
-        settings: `Settings`, a preset's name, a TOML file or text, or a dictionary.
-        out: the run folder: new, or with `resume` one that holds a run of the same settings.
+        settings: a preset's name, a TOML file or text, a dictionary, or `Settings`.
+        out: the run folder: new, or with `resume` one that holds a run of the same settings; None
+            writes nothing.
         callbacks: monitors (`Callback`) and loggers (`Logger`).
-        resume: go on from the newest good checkpoint; from the start if there is none.
+        resume: go on from the newest good checkpoint.
         progress: where to show the progress: a bar on a terminal, else lines; None is nowhere.
+        restart: with `resume`, begin again at step 0 where no checkpoint can be loaded.
+        data: what to train on; see `data.from_object` for what each kind of object is taken for.
+        encoder: a module from samples to (n, d).
+        second_encoder: of the other side of a pair, such as texts.
+        projector: a module from h to z.
+        predictor: a module on top of the projector, on the side that learns.
+        objective: a function `(z1, z2) -> scalar`, one of ours for instance.
+        view: a `View`, or a function of one sample such as a transform of torchvision.
+        second_view: of the other side of a pair; the same as the first unless given.
+        optimiser: a function from a list of parameters to an optimiser of torch.
+
+    Returns:
+        A `Run` where there is a folder, else an `OpenRun`; all that takes a run takes both.
 
     Example:
-        >>> import tempfile
-        >>> from chiaroscuro.engine import train
-        >>> small = "network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "epochs=1"
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     run = train(read_settings("digits", small), folder)
-        ...     run.history().records[-1]["step"]
-        11
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).normal(size=(64, 5)).astype(np.float32)
+        >>> run = train(
+        ...     {"epochs": 2, "batch": 16, "optimiser": {"name": "adamw", "lr": 0.01}},
+        ...     data=x,
+        ...     encoder=torch.nn.Linear(5, 3),
+        ...     projector="Projector(d=4)",
+        ...     view=lambda row: row + 0.1 * torch.randn(5),
+        ... )
+        >>> run.history().records[-1]["step"], run.encoder
+        (8, Linear(in_features=5, out_features=3, bias=True))
     """
-    chosen = read_settings(settings)
-    with joined_ranks(), _asked_to_stop() as stop, watched_workers():
-        state, training = together(lambda: _begun(chosen, callbacks, stop, progress))
-        run = _open(chosen, out, resume)
-        notes = (*_other_machine(run), *restore(state, run)) if resume else ()
-        _loop(training, state, run, notes)
-        barrier()
-    return run
+    asked = Ingredients(
+        *(data, encoder, second_encoder, projector, predictor, objective, view, second_view),
+        optimiser,
+    )
+    need(
+        out is not None or not (resume or restart),
+        "`train(resume=True)` needs the folder of the run to go on with: `out`.",
+    )
+    with joined_ranks():
+        made = on_every_rank(lambda: _made(read_settings(settings), asked, out if resume else None))
+        origin = Origin(made.settings, made.opened.training_data, made.opened, made.fingerprint)
+        fitted = fit(
+            made.networks,
+            made.objects.make_objective(made.settings),
+            made.batches,
+            made.objects.make_optimiser(made.settings),
+            made.settings.schedule,
+            epochs=made.settings.epochs,
+            options=FitOptions.of(made.settings),
+            callbacks=callbacks,
+            out=None if out is None else lambda: _place(made, origin, out, resume),
+            resume=resume,
+            restart=restart,
+            progress=progress,
+            origin=origin,
+        )
+    if fitted.run is not None:
+        return fitted.run
+    return OpenRun(
+        made.settings,
+        made.objects,
+        networks=fitted.networks,
+        records=fitted.history,
+        initial=made.initial,
+        known=made.known,
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class _Training:
-    """What stays the same from the first step to the last."""
+class _Made:
+    """Everything that settings and objects make."""
 
     settings: Settings
-    data: Dataset
+    objects: Ingredients
+    opened: OpenRun
     batches: Steps
-    monitors: tuple[Callback, ...]
-    loggers: tuple[Logger, ...]
-    failed: set[int]
-    """Monitors, by their place, that could not measure: it is said once."""
-    stop: Callable[[], bool]
-    progress: TextIO | None
-
-    @property
-    def steps(self) -> int:
-        return self.settings.epochs * self.batches.per_epoch
+    networks: Networks
+    fingerprint: Fingerprint
+    initial: dict[str, Tensor] | None
+    """Weights before the first step, where modules were given."""
+    known: dict[str, Any]
+    """Of objects that have no notation."""
 
 
-# ---- the loop ----
+def _made(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None) -> _Made:
+    """Resolve texts to objects, and objects to texts where they have one."""
+    settings = given.written_into(asked)
+    objects = given.of(settings)
+    views = objects.views(settings)
+    data = objects.open_data(settings)
+    rows = training_part(settings, data)
+    objective = objects.make_objective(settings)
+    batches = Steps.of(settings, rows, "labels" in objective.takes, views=views)
+    two = Order(len(rows), settings.batch, settings.seed).indices(0, 0)[:2]
+    dimensions = objects.dimensions(batches.pairs(two, 0)) if objects.encoder is not None else ()
+    networks = objects.build(settings, dimensions)
+    initial = None
+    if objects.modules().any():
+        saved = None if resumed is None else initial_weights(Path(resumed))
+        if saved is not None:
+            networks.load_state_dict(saved)
+        initial = {name: t.detach().clone() for name, t in networks.state_dict().items()}
+    digest = fingerprint(rows)
+    known = described(objects, settings, digest, dimensions)
+    opened = OpenRun(settings, objects, initial=initial, known=known)
+    vars(opened).update(data=data, training_data=rows, views=views)  # loaded already
+    return _Made(settings, objects, opened, batches, networks, digest, initial, known)
 
 
-def _loop(training: _Training, state: State, run: Run, notes: Sequence[str]) -> None:
-    settings, steps, per_epoch = training.settings, training.steps, training.batches.per_epoch
-    device, saving = device_of(settings), settings.saving
-    networks: Any = as_compiled(state.networks) if settings.compile else state.networks
-    if not settings.micro_batch:  # those pass through each network many times before they add up
-        networks = in_parallel(networks)
-    ahead = training.batches.stream(state.step, steps, settings.data.workers)
-    shown = Progress(training.progress if is_first() else None, steps, state.step, settings.batch)
-    state.networks.train()
-    with (
-        shown,
-        contextlib.closing(ahead) as stream,
-        _recording(training.loggers, run) as record,
-    ):
-        for sentence in (*notes, *_notes(training, run)):
-            shown.say(sentence)
-
-        def end_epoch() -> None:
-            record(together(lambda: _epoch_end(training, state, run, shown)), True)
-            state.losses = (0.0, 0)
-
-        # saved at the end of an epoch, before it was recorded
-        if state.losses[1] and state.step % per_epoch == 0:
-            with shown.paused():
-                if anyone(is_first() and not _recorded(run, state.step)):
-                    end_epoch()
-            state.losses = (0.0, 0)
-        while state.step < steps:
-            if anyone(training.stop()):
-                save(state, run, saving.keep)
-                how = f"`--resume --out {run.folder}` goes on."
-                shown.say(f"stopped after step {state.step} of {steps}; {how}")
-                raise KeyboardInterrupt
-            epoch = state.step // per_epoch
-            x1, x2, y = together(lambda: next(stream))
-            batch = x1.to(device), x2.to(device), None if y is None else y.to(device)
-            lr = settings.optimiser.lr * settings.schedule.factor(state.step, steps, per_epoch)
-            loss = take_step(state, networks, batch, settings, lr, steps)
-            state.step += 1
-            state.losses = (state.losses[0] + loss, state.losses[1] + 1)
-            shown.step(state.step, epoch, loss)
-            ended = state.step % per_epoch == 0
-            with shown.paused():
-                if state.step % saving.record == 0:
-                    record({"step": state.step, "loss": loss, "lr": lr}, False)
-                due = state.step % saving.every == 0 if saving.every else ended
-                if due or state.step == steps:  # first: whatever a monitor does, this is kept
-                    save(state, run, saving.keep)
-                if ended:
-                    end_epoch()
+# ---- the run folder ----
 
 
-@contextlib.contextmanager
-def _recording(
-    loggers: Sequence[Logger], run: Run
-) -> Iterator[Callable[[Mapping[str, Any], bool], None]]:
-    """What puts a record into the history, durably or not, and shows it to the loggers.
-
-    They begin with the first record: what they start must not be there when workers are forked.
-    """
-    begun: list[Logger] = []
-
-    def write(entry: Mapping[str, Any], durable: bool) -> None:
-        run.append(entry, durable)
-        for logger in loggers:
-            if logger not in begun:
-                logger.begin(run, int(entry["step"]))
-                begun.append(logger)
-            logger.record(entry)
-
-    try:
-        yield lambda entry, durable: together(lambda: write(entry, durable) if is_first() else None)
-    finally:
-        for logger in begun:
-            logger.end()
-
-
-def _epoch_end(training: _Training, state: State, run: Run, shown: Progress) -> dict[str, Any]:
-    """The record of an epoch, with what the monitors measure; on the first rank."""
-    if not is_first():
-        return {}
-    mean = state.losses[0] / state.losses[1]
-    epoch = (state.step - 1) // training.batches.per_epoch
-    moment = Moment(
-        step=state.step,
-        steps=training.steps,
-        epoch=epoch,
-        loss=mean,
-        settings=training.settings,
-        networks=state.best,
-        data=training.data,
-        run=run,
-    )
-    measures: dict[str, float] = {}
-    failed: dict[str, str] = {}
-    with _random_kept(device_of(training.settings)), torch.no_grad():
-        state.best.eval()
-        for place, monitor in enumerate(training.monitors):
-            try:
-                measures |= monitor(moment) or {}
-            except ChiaroError as error:
-                if place not in training.failed:
-                    training.failed.add(place)
-                    failed["failed_monitor"] = str(error)  # for those who look later
-                    shown.say(f"A monitor cannot measure, and training goes on: {error}")
-        state.best.train()
-    speed: dict[str, float] = {}
-    if state.step > shown.start:
-        shown.epoch(state.step, epoch, mean, measures)
-        speed = {"images_per_second": shown.rate(state.step), "seconds": shown.seconds}
-    else:  # another process took its steps
-        shown.say(f"epoch {epoch + 1} was saved and is recorded now, loss {mean:.4f}")
-    known = {"step": state.step, "epoch": epoch + 1, "mean_loss": mean}
-    return {**known, **measures, **failed, **speed}
-
-
-def _recorded(run: Run, step: int) -> bool:
-    """Whether the history has the record of the epoch that ended with this step."""
-    return any("epoch" in r and r.get("step") == step for r in run.history().records)
-
-
-def _random_kept(device: torch.device) -> contextlib.AbstractContextManager:
-    """torch's random states, of the CPU and of the networks' device, end as they began."""
-    if device.type == "cpu":
-        return torch.random.fork_rng(devices=[])
-    index = device.index
-    if index is None:
-        index = torch.accelerator.current_device_index()
-    return torch.random.fork_rng(devices=[index], device_type=device.type)
-
-
-# ---- beginning ----
-
-
-def _begun(
-    settings: Settings,
-    callbacks: Sequence[Callback | Logger],
-    stop: Callable[[], bool],
-    progress: TextIO | None,
-) -> tuple[State, _Training]:
-    """All that training needs, tried out: what does not fit is refused before a folder is made."""
-    device = device_of(settings)
-    need(
-        settings.precision == "full" or _has_bfloat16(device),
-        lambda: (
-            f'`precision = "{settings.precision}"` needs a device that has it; `{device}` lacks it.'
-        ),
-    )
-    data, state = open_training_data(settings), fresh(settings)
-    state.data = fingerprint(data)
-    labels = "labels" in state.objective.takes
-    batches = Steps.of(settings, data, labels, rank(), world_size())
-    loggers = tuple(c for c in callbacks if isinstance(c, Logger))
-    monitors = tuple(c for c in callbacks if not isinstance(c, Logger))
-    training = _Training(settings, data, batches, monitors, loggers, set(), stop, progress)
-    for epoch in range(settings.epochs):
-        settings.schedule.factor(epoch * batches.per_epoch, training.steps, batches.per_epoch)
-    two = batches.order.indices(0, 0, rank(), world_size())[:2]
-    with _random_kept(device), torch.no_grad():
-        state.networks.eval()
-        for side, x in enumerate(batches.pairs(two, 0)):
-            state.networks(x.to(device), side=side)
-        state.networks.train()
-    if settings.compile:
-        as_compiled(state.networks)
-    return state, training
-
-
-def _notes(training: _Training, run: Run) -> list[str]:
-    """What one should know before the first step."""
-    settings, data, notes = training.settings, training.data, []
-    if 0 < settings.epochs <= settings.schedule.warmup and settings.schedule.name != "lambda":
-        notes.append(
-            f"`schedule.warmup` of {settings.schedule.warmup:g} epochs is no shorter than the "
-            f"training of {settings.epochs}: the learning rate only rises, at most to "
-            f"`optimiser.lr` {settings.optimiser.lr:g}."
-        )
-    skipped = [{"path": one.path, "reason": one.reason} for one in data.skipped]
-    together(lambda: run.write_skipped(skipped) if skipped and is_first() else None)
-    if skipped:
-        notes.append(f"{data.skipped_said()} All are in `{run.folder / 'skipped.json'}`.")
-    return notes
-
-
-def _has_bfloat16(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.amp.is_autocast_available(device.type)
-
-
-def _open(settings: Settings, out: str | os.PathLike, resume: bool) -> Run:
-    """The run folder, which all ranks see: made by the first, or found to hold these settings."""
-    there = os.path.exists(os.path.join(out, "settings.toml"))
-    extra = {"threads": torch.get_num_threads(), "ranks": world_size()}
-    make = is_first() and not (resume and there)
-    together(lambda: Run.create(out, settings.table(), extra) if make else None)
-    run = together(lambda: Run.open(out))
+def _place(made: _Made, origin: Origin, out: str | os.PathLike, resume: bool) -> Run:
+    """Return the run folder, made by the first rank, or found to hold these settings."""
+    settings, data = made.settings, made.opened.data
+    run = open_folder(out, settings.table(), resume)
     if resume:
-        _same(settings.table(), Settings.of(run.settings()).table(), str(out))
+        lowered = _same(settings, run)
+        if lowered is not None:
+            origin.records.append(lowered)
+        for name, value in made.known.items():
+            then = run.objects().get(name)
+            if then is not None and then != value:
+                raise InputError(_apart(run, name, then, value))
+        origin.notes.extend(_other_machine(run))
+    skipped = [{"path": one.path, "reason": one.reason} for one in data.skipped]
+
+    def write() -> None:
+        if made.initial is not None:
+            remember(run, made.networks, made.known)
+        elif made.known:
+            run.write_objects(made.known)
+        if skipped:
+            run.write_skipped(skipped)
+
+    on_every_rank(lambda: write() if is_first() else None)
+    origin.notes.extend(_notes(settings))
+    if skipped:
+        origin.notes.append(f"{data.skipped_said()} All are in `{run.folder / 'skipped.json'}`.")
     return run
 
 
-def _same(now: Mapping[str, Any], then: Mapping[str, Any], out: str, under: str = "") -> None:
+def _apart(run: Run, name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the sentence on an object that is not the one a run began with."""
+    both = [
+        f"{key} {then.get(key)!r} then and {now.get(key)!r} now"
+        for key in sorted(then.keys() | now.keys())
+        if then.get(key) != now.get(key)
+    ]
+    return f"Resuming `{run.folder}` needs the {name} it began with; {', '.join(both)}."
+
+
+def _notes(settings: Settings) -> list[str]:
+    """Return what one should know before the first step."""
+    schedule = settings.schedule
+    if not 0 < settings.epochs <= schedule.warmup or schedule.name == "lambda":
+        return []
+    return [
+        f"`schedule.warmup` of {schedule.warmup:g} epochs is no shorter than the training of "
+        f"{settings.epochs}: the learning rate only rises, at most to `optimiser.lr` "
+        f"{settings.optimiser.lr:g}."
+    ]
+
+
+def _same(settings: Settings, run: Run) -> dict[str, Any] | None:
+    """Refuse settings that a run did not begin with.
+
+    After a divergence a lower learning rate is allowed: it is written into the settings, and the
+    record that says so is returned.
+    """
+    then, now = Settings.of(run.settings()).table(), settings.table()
+    old, new = then["optimiser"]["lr"], now["optimiser"]["lr"]
+    lowered = None
+    if new < old and any("diverged" in record for record in run.history().records[-1:]):
+        then["optimiser"]["lr"] = new
+        lowered = {"lr_lowered_from": old, "lr_lowered_to": new}
+    _require_same(now, then, run)
+    if lowered is not None:
+        on_every_rank(lambda: run.write_settings(now) if is_first() else None)
+    return lowered
+
+
+def _require_same(
+    now: Mapping[str, Any], then: Mapping[str, Any], run: Run, under: str = ""
+) -> None:
     for key, value in now.items():
         name = f"{under}{key}"
         if isinstance(value, Mapping):
-            _same(value, then[key], out, f"{name}.")
+            _require_same(value, then[key], run, f"{name}.")
         elif value != then[key] and not name.startswith(WITHOUT_EFFECT):
             raise InputError(
-                f"Resuming `{out}` needs the settings it began with; `{name}` was "
+                f"Resuming `{run.folder}` needs the settings it began with; `{name}` was "
                 f"{then[key]!r} and is {value!r} now."
             )
 
 
 def _other_machine(run: Run) -> list[str]:
-    """A sentence if what rounding depends on is not what the run began with."""
-    then = together(run.environment)
+    """Return a sentence if what rounding depends on is not what the run began with."""
+    then = on_every_rank(run.environment)
     packages = then.get("packages") or {}
     compared = {
         "threads": (then.get("threads"), torch.get_num_threads()),
@@ -369,29 +320,3 @@ def _other_machine(run: Run) -> list[str]:
         f"`{run.folder}` goes on with {', '.join(other)}: the weights will be alike, not the same "
         "to the bit."
     ]
-
-
-# ---- stopping ----
-
-
-@contextlib.contextmanager
-def _asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed; a second one is not waited for.
-
-    A launcher passes on the Ctrl-C that its ranks have seen already: at once is not a second time.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    asked: list[float] = []
-
-    def note(number: int, frame: Any) -> None:
-        asked.append(time.monotonic())
-        if asked[-1] - asked[0] > AGAIN:
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: bool(asked)
-    finally:
-        signal.signal(signal.SIGINT, before)

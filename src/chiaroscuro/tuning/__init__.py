@@ -1,7 +1,7 @@
 """Tuning: random search with asynchronous successive halving, on Optuna or Ray Tune."""
 
 from chiaroscuro.tuning.plot import draw_trials
-from chiaroscuro.tuning.result import STATES, Found, Trial, read_found
+from chiaroscuro.tuning.result import STATES, SearchResult, Trial, read_result
 from chiaroscuro.tuning.search import MEASURES, Search, read_search
 from chiaroscuro.tuning.searching import ENGINES, tune
 from chiaroscuro.tuning.space import Choice, Distribution, Integers, LogUniform, Uniform, drawn
@@ -14,17 +14,17 @@ __all__ = [
     "STATES",
     "Choice",
     "Distribution",
-    "Found",
     "Integers",
     "LogUniform",
     "Search",
+    "SearchResult",
     "Trial",
     "Uniform",
     "draw_trials",
     "drawn",
     "goes_on",
     "online",
-    "read_found",
+    "read_result",
     "read_search",
     "tune",
 ]

@@ -12,7 +12,7 @@ from chiaroscuro import figures
 from chiaroscuro.tuning.space import Choice, LogUniform
 
 if TYPE_CHECKING:
-    from chiaroscuro.tuning.result import Found
+    from chiaroscuro.tuning.result import SearchResult
 
 __all__ = ["draw_trials"]
 
@@ -20,7 +20,7 @@ _COLOUR = {"complete": figures.COLOURS[0], "stopped": figures.GREY}
 _BEST = figures.COLOURS[1]
 
 
-def draw_trials(found: Found, folder: str | Path) -> list[Path]:
+def draw_trials(found: SearchResult, folder: str | Path) -> list[Path]:
     """Write `trials.png` and `trials.svg`; none, where matplotlib is missing or nothing was seen.
 
     The first panel has accuracy over epochs with the stops of the halving; one panel for each
@@ -28,7 +28,7 @@ def draw_trials(found: Found, folder: str | Path) -> list[Path]:
     stopped ones grey, the best one orange.
 
     Args:
-        found: of `tune`, or `read_found`.
+        found: of `tune`, or `read_result`.
         folder: where they go; it exists.
     """
     seen = [trial for trial in found.trials if trial.curve]
@@ -45,14 +45,14 @@ def draw_trials(found: Found, folder: str | Path) -> list[Path]:
         return figures.save(figure, Path(folder) / "trials")
 
 
-def _look(found: Found, trial: Any) -> tuple[str, int]:
+def _look(found: SearchResult, trial: Any) -> tuple[str, int]:
     """Colour and layer of a trial."""
     if trial is found.best:
         return _BEST, 3
     return _COLOUR.get(trial.state, _COLOUR["stopped"]), 2 if trial.state == "complete" else 1
 
 
-def _curves(axes: Any, found: Found) -> None:
+def _curves(axes: Any, found: SearchResult) -> None:
     longest = max(trial.epochs for trial in found.trials)
     for epoch in found.search.stops(longest + 1):
         axes.axvline(epoch, color="#e6e6e6", linewidth=0.8, zorder=0)
@@ -73,7 +73,7 @@ def _curves(axes: Any, found: Found) -> None:
     )
 
 
-def _against(axes: Any, found: Found, name: str) -> None:
+def _against(axes: Any, found: SearchResult, name: str) -> None:
     law = found.search.space[name]
     options = law.options if isinstance(law, Choice) else ()
     for trial in found.trials:

@@ -11,7 +11,7 @@ from chiaroscuro.artifacts.files import newer, read_json, replace, to_json
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.tuning.search import SEARCH_FORMAT, Search, read_search
 
-__all__ = ["STATES", "Found", "Trial", "read_found", "write_found", "write_text"]
+__all__ = ["STATES", "SearchResult", "Trial", "read_result", "write_result", "write_text"]
 
 STATES = ("waiting", "running", "complete", "stopped", "failed")
 """Of a trial: the last three have ended."""
@@ -52,7 +52,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """All trials of a search, in their order.
 
     Args:
@@ -90,7 +90,7 @@ class Found:
         }
 
 
-def write_found(found: Found, out: Path) -> None:
+def write_result(found: SearchResult, out: Path) -> None:
     """`trials.json`, and `best.toml` once a trial is complete: settings for `chiaro train`."""
     text = to_json(found.json(), indent=1) + "\n"
     write_text(out / "trials.json", text)
@@ -107,7 +107,7 @@ def write_text(path: Path, text: str) -> None:
     replace(path, write)
 
 
-def read_found(out: str | Path) -> Found:
+def read_result(out: str | Path) -> SearchResult:
     """What a folder of a search holds.
 
     Args:
@@ -132,4 +132,4 @@ def read_found(out: str | Path) -> Found:
         )
     except (LookupError, TypeError, ValueError) as error:
         raise ChiaroError(f"`{path}` is damaged: {type(error).__name__}: {error}.") from None
-    return Found(read_search(Path(out) / "search.toml"), trials)
+    return SearchResult(read_search(Path(out) / "search.toml"), trials)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TextIO
 
 from chiaroscuro.artifacts.files import writing
 from chiaroscuro.errors import ChiaroError, InputError, need
-from chiaroscuro.tuning.result import Found, write_text
+from chiaroscuro.tuning.result import SearchResult, write_text
 from chiaroscuro.tuning.search import Search, read_search
 from chiaroscuro.tuning.trial import check_data
 from chiaroscuro.tuning.with_optuna import JOURNAL, needed_optuna, search_with_optuna
@@ -22,7 +22,7 @@ class Engine(NamedTuple):
     """Who runs the trials: whether it is installed, the search, and what it keeps to go on."""
 
     ready: Callable[[], Any]
-    search: Callable[..., Found]
+    search: Callable[..., SearchResult]
     keeps: str
 
 
@@ -39,7 +39,7 @@ def tune(
     resume: bool = False,
     engine: str = "optuna",
     progress: TextIO | None = None,
-) -> Found:
+) -> SearchResult:
     """Train many settings a little and the best of them to the end.
 
     Leaves in the folder: `search.toml`, what was searched; `trials.json`, what came of it;

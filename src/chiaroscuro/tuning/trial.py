@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chiaroscuro.diagnostics import Labelled, glance, ridge_probe
-from chiaroscuro.engine import Moment, held_out, open_training_data, train
+from chiaroscuro.engine import Moment, StopTraining, held_out, open_training_data, train
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.tuning.search import Search
 
@@ -21,11 +21,11 @@ Report = Callable[[int, float], bool]
 """`report(epoch, value)`: whether the trial goes on."""
 
 
-class Stopped(Exception):  # noqa: N818 - nothing went wrong
+class Stopped(StopTraining):
     """The trial is not among the best so far and ends here."""
 
 
-class _Unmeasured(Exception):  # noqa: N818 - a `ChiaroError` from a callback is said and passed over
+class _Unmeasured(StopTraining):
     """The trial has no accuracy."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.tuning.locks import JournalLock, held, taken
-from chiaroscuro.tuning.result import Found, Trial, read_found, write_found
+from chiaroscuro.tuning.result import SearchResult, Trial, read_result, write_result
 from chiaroscuro.tuning.search import Search
 from chiaroscuro.tuning.space import Choice, Distribution, Integers, LogUniform
 from chiaroscuro.tuning.trial import clear, folder_of, run_trial
@@ -51,7 +51,7 @@ def goes_on(value: float, others: list[float], reduction: int) -> bool:
 
 def search_with_optuna(
     search: Search, n_trials: int, out: Path, say: Callable[[str], None]
-) -> Found:
+) -> SearchResult:
     """Run trials until none is left that waits or was left behind; what was found by then.
 
     Args:
@@ -138,7 +138,7 @@ def _check_nothing_is_lost(storage: Any, out: Path) -> None:
     """
     if not (out / "trials.json").is_file():
         return
-    ended = [trial for trial in read_found(out).trials if trial.ended]
+    ended = [trial for trial in read_result(out).trials if trial.ended]
     states = {theirs: ours for ours, theirs in _STATES.items()}
     there: dict[int, str] = {}
     for study in storage.get_all_studies():
@@ -248,11 +248,11 @@ def _suggested(trial: Any, name: str, law: Distribution) -> None:
             trial.suggest_float(name, law.low, law.high, log=isinstance(law, LogUniform))
 
 
-def _tidied(search: Search, study: Any, out: Path) -> Found:
+def _tidied(search: Search, study: Any, out: Path) -> SearchResult:
     """Write what is found so far, and keep only the weights that may still be wanted."""
     with held(out / ".claim"):
-        found = Found(search, tuple(_records(search, study)))
-        write_found(found, out)
+        found = SearchResult(search, tuple(_records(search, study)))
+        write_result(found, out)
         best = found.best
         for trial in found.trials:
             if trial.ended and trial is not best:
@@ -279,7 +279,7 @@ def _said(values: dict[str, Any]) -> str:
     )
 
 
-def _sentence(found: Found, number: int) -> str:
+def _sentence(found: SearchResult, number: int) -> str:
     trial = found.trials[number]
     ended = sum(one.ended for one in found.trials)
     came = f"{ended} of {len(found.trials)}: trial {number}, {_said(trial.values)}: "

@@ -10,7 +10,7 @@ from typing import Any
 from chiaroscuro.artifacts.files import from_json, to_json
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.tuning.locks import held
-from chiaroscuro.tuning.result import Found, Trial, read_found, write_found
+from chiaroscuro.tuning.result import SearchResult, Trial, read_result, write_result
 from chiaroscuro.tuning.search import Search, read_search
 from chiaroscuro.tuning.trial import clear, folder_of, run_trial
 
@@ -20,7 +20,9 @@ RAY = "ray"
 """Its own folder inside that of the search."""
 
 
-def search_with_ray(search: Search, n_trials: int, out: Path, say: Callable[[str], None]) -> Found:
+def search_with_ray(
+    search: Search, n_trials: int, out: Path, say: Callable[[str], None]
+) -> SearchResult:
     """Run the trials on Ray's workers, with its ASHA scheduler; what was found.
 
     The folder has to be one that all workers see. Each trial leaves its curve beside its run
@@ -37,7 +39,7 @@ def search_with_ray(search: Search, n_trials: int, out: Path, say: Callable[[str
     (out / "trials").mkdir(exist_ok=True)
     kept = out / RAY
     if (out / "trials.json").is_file():
-        there = len(read_found(out).trials)
+        there = len(read_result(out).trials)
         need(
             n_trials == there,
             lambda: (
@@ -46,7 +48,7 @@ def search_with_ray(search: Search, n_trials: int, out: Path, say: Callable[[str
             ),
         )
     else:
-        write_found(_found(search, n_trials, out), out)
+        write_result(_found(search, n_trials, out), out)
     trainable = tune.with_parameters(_train, out=str(out))
     if tune.Tuner.can_restore(str(kept)):
         tuner = tune.Tuner.restore(str(kept), trainable, resume_unfinished=True)
@@ -68,7 +70,7 @@ def search_with_ray(search: Search, n_trials: int, out: Path, say: Callable[[str
         )
     tuner.fit()
     found = _found(search, n_trials, out)
-    write_found(found, out)
+    write_result(found, out)
     for trial in found.trials:
         if trial.ended and trial is not found.best:
             clear(out, trial.number)
@@ -108,8 +110,8 @@ def _train(config: dict[str, Any], out: str) -> None:
         _append(folder, number, {"why": str(error)})
 
 
-def _found(search: Search, n_trials: int, out: Path) -> Found:
-    return Found(search, tuple(_record(search, number, out) for number in range(n_trials)))
+def _found(search: Search, n_trials: int, out: Path) -> SearchResult:
+    return SearchResult(search, tuple(_record(search, number, out) for number in range(n_trials)))
 
 
 def _lines_of(out: Path, number: int) -> Path:

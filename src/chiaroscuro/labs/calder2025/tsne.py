@@ -18,7 +18,6 @@ scale wandering digits stand in for CIFAR-10.
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,13 +168,11 @@ def panel(x: np.ndarray, labels: np.ndarray, settings: Settings, seed: int) -> d
 def learned(settings: Settings, seed: int) -> dict[str, Any]:
     """Pixels, the untrained and the trained embedding of the same pictures."""
     sets = [*settings.sets, f"data.source={settings.pictures}", f"seed={seed}"]
-    chosen = cs.engine.read_settings(settings.preset, [*sets, f"saving.every={10**9}"])
+    chosen = cs.engine.read_settings(settings.preset, sets)
     data = some(cs.data.open_data(settings.pictures), settings.points)
-    with tempfile.TemporaryDirectory() as folder:
-        run = cs.train(chosen, folder)
-        trained = cs.embed(cs.engine.load_networks(run), data, views=chosen.views)
-        before = cs.engine.build(chosen.network, chosen.seed)
-        untrained = cs.embed(before, data, views=chosen.views)
+    run = cs.train(chosen)
+    trained = cs.embed(run.networks, data, views=chosen.views)
+    untrained = cs.embed(run.untrained, data, views=chosen.views)
     unit = lambda h: h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
     labels = np.asarray(data.labels)
     return {

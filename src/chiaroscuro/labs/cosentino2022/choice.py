@@ -200,7 +200,7 @@ def unlabelled(seen: Any, networks: Any, asked: Any) -> dict[str, float]:
     """All measures that need no label, of one look."""
     e = seen.embeddings
     found = cs.diagnostics.geometry(e, networks.projectors[0], seen.second, seen.first)
-    taken = cs.diagnostics.anatomy(e.z1, e.z2, cs.engine.contrast_of(asked), rows=asked.batch)
+    taken = cs.diagnostics.anatomy(e.z1, e.z2, cs.engine.open_run(asked).contrast, rows=asked.batch)
     recall = cs.diagnostics.retrieval(e.h1, e.h2)["image_to_text"]["recall_1"]
     numbers = found | {
         "gap": taken.gap,
@@ -240,7 +240,10 @@ def tried(settings: Settings, name: str, strength: float, seed: int) -> dict[str
             asked.views, first=f"SimCLR(size=32, strength={settings.default})"
         )
         same = dataclasses.replace(asked, views=large)
-        own, other = (cs.engine.look(networks, one, settings.rows) for one in (asked, same))
+        own, other = (
+            cs.engine.examine(cs.engine.open_run(one, networks=networks), settings.rows, False)
+            for one in (asked, same)
+        )
         whole = cs.embed(networks, data, views=asked.views)
     accuracy = scored(whole)["encoder"]
     return {

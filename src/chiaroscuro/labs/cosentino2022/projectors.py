@@ -156,7 +156,7 @@ def fitted(settings: Settings, depth: int, width: int, seed: int) -> dict[str, A
     """Train with one projector; regions, local fit, and accuracy of the encoder."""
     asked = training(settings, depth, width, seed)
     networks, _ = trained(asked, lambda networks, epoch: None)
-    seen = cs.engine.look(networks, asked, settings.rows)
+    seen = cs.engine.examine(cs.engine.open_run(asked, networks=networks), settings.rows, False)
     e = seen.embeddings
     found = cs.diagnostics.geometry(e, networks.projectors[0], seen.second, seen.first)
     whole = cs.embed(networks, asked.data.source, views=asked.views)

@@ -247,12 +247,12 @@ def training(settings: Settings, strength: float, seed: int) -> Any:
 
 def measured(networks: Any, asked: Any, rows: int, epoch: int) -> dict[str, Any]:
     """Every number of the lab at one moment, from rows and two views of each."""
-    seen = cs.engine.look(networks, asked, rows)
+    seen = cs.engine.examine(cs.engine.open_run(asked, networks=networks), rows, False)
     e = seen.embeddings
     found: dict[str, Any] = cs.diagnostics.geometry(
         e, networks.projectors[0], seen.second, seen.first
     )
-    objective = cs.engine.contrast_of(asked)
+    objective = cs.engine.open_run(asked).contrast
     batches = [
         cs.diagnostics.anatomy(e.z1, e.z2, objective, rows=asked.batch, seed=i) for i in range(8)
     ]
@@ -294,7 +294,8 @@ def readouts(networks: Any, asked: Any, rows: int) -> dict[str, Any]:
     The same policy for every strength, so that there is as much to tell.
     """
     large = dataclasses.replace(asked.views, first="SimCLR(size=32, strength=0.5)")
-    seen = cs.engine.look(networks, dataclasses.replace(asked, views=large), rows)
+    asked = dataclasses.replace(asked, views=large)
+    seen = cs.engine.examine(cs.engine.open_run(asked, networks=networks), rows, False)
     e: Any = seen.embeddings
     omega: Any = seen.second
     layers = {"h": e.h2, "z": e.z2}

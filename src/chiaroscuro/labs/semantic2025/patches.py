@@ -20,7 +20,6 @@ product, without which so small an encoder hardly trains.
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,11 +131,8 @@ def measured(settings: Settings, seed: int) -> dict[str, Any]:
         ],
     )
     known, asked = (patches(part, settings.patch, seed + 1) for part in (train, test))
-    with tempfile.TemporaryDirectory() as folder:
-        run = cs.train(chosen, folder)
-        history = run.history().records
-        after = cs.engine.load_networks(run)
-    before = cs.engine.build(chosen.network, chosen.seed)
+    run = cs.train(chosen)
+    history, after, before = run.history().records, run.networks, run.untrained
     found = {"pixels": _accuracy(known.flatten(1).numpy(), asked.flatten(1).numpy(), train, test)}
     for which, networks in (("untrained", before), ("trained", after)):
         (h, z), (k, w) = embedded(networks, known), embedded(networks, asked)

@@ -33,7 +33,6 @@ At the quick scale all is tiny, on wandering digits, and judges nothing but the 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -226,7 +225,6 @@ def table_of(settings: Settings, table: str, data: str, row: str, seed: int, epo
         preset, sets = settings.moco_preset, list(settings.moco)
     sets = [one.replace("{d}", str(d)) for one in sets]
     sets += [f"data.source={data}", f"seed={seed}", f"epochs={epochs}"]
-    sets += [f"saving.every={10**9}"]  # pieces are kept by the lab
     chosen = cs.engine.read_settings(preset, sets).table()
     return {**chosen, "objective": objective(row, moco)}
 
@@ -249,9 +247,8 @@ def tried(settings: Settings, table: str, data: str, row: str, tau: float) -> fl
     """Online accuracy, inside the training side, at the end of a short training."""
     settled = table_of(settings, table, data, row, 0, settings.trial_epochs)
     look = cs.engine.held_out(cs.tuning.online, rows=1000, every=settings.trial_epochs)
-    with tempfile.TemporaryDirectory() as folder:
-        run = cs.train(filled(settled, one_tau(settings, row, tau)), folder, [look])
-        return float(run.history().records[-1]["online_linear"])
+    run = cs.train(filled(settled, one_tau(settings, row, tau)), callbacks=[look])
+    return float(run.history().records[-1]["online_linear"])
 
 
 def chosen(settings: Settings, data: str, row: str, keep: Keep) -> dict[str, Any]:
@@ -271,7 +268,6 @@ def chosen(settings: Settings, data: str, row: str, keep: Keep) -> dict[str, Any
         name: declared["tau_1" if name == "tau" else name]
         for name in ("optimiser.lr", *letters(row))
     }
-    settled["saving"] = {**settled["saving"], "every": 0}
     out = Path("chiaro-searches") / f"{data}-{row}".replace(" ", "-")  # days: it resumes by itself
     found = cs.tune(cs.tuning.Search(settled, laws), settings.search, out, resume=True)
     best = found.best
@@ -284,14 +280,13 @@ def finished(
 ) -> float:
     """Accuracy on the test side after a full training."""
     settled = filled(table_of(settings, table, data, row, seed, settings.epochs), values)
-    with tempfile.TemporaryDirectory() as folder:
-        return tested(cs.train(settled, folder), settled, settings.probe)
+    return tested(cs.train(settled), settled, settings.probe)
 
 
 def tested(run: Any, settled: Any, probe: str) -> float:
     """Accuracy on the test side of a linear classifier on h, fitted on the training side."""
     data = cs.data.open_data(settled.data.source)
-    found = cs.embed(cs.engine.load_networks(run), data, views=settled.views)
+    found = cs.embed(cs.engine.open_run(run).networks, data, views=settled.views)
     h, side, labels = (np.asarray(x) for x in (found.h, found.split, found.labels))
     both = [cs.diagnostics.Labelled(h[side == s], labels[side == s]) for s in (0, 1)]
     return float(cs.diagnostics.PROBES[probe](*both))

@@ -219,8 +219,7 @@ def to_the_end(settings: Settings, seed: int) -> list[dict[str, Any]]:
         for trial in range(settings.trials):
             look = cs.engine.held_out(cs.tuning.online, rows=1000)
             try:
-                out = Path(folder) / f"trial{trial}"
-                run = cs.train(search.settings(trial), out, [look])
+                run = cs.train(search.settings(trial), callbacks=[look])
             except cs.InputError:
                 raise
             except cs.ChiaroError:  # it diverged

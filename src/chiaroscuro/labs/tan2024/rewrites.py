@@ -26,7 +26,6 @@ as rewrites, where LaCLIP has millions and a language model's; a text transforme
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,11 +81,9 @@ PAPER = Settings(seeds=tuple(range(3, 13)), sets=("epochs=450",))
 
 def trained(settings: Settings, method: str, seed: int) -> dict[str, Any]:
     """One network: how far it came, and where the right answers stand among the held-out."""
-    sets = [*settings.sets, f"seed={seed}", f"saving.every={10**9}"]
-    chosen = cs.engine.read_settings(METHODS[method], sets)
-    with tempfile.TemporaryDirectory() as folder:
-        run = cs.train(chosen, folder)
-        networks, last = cs.engine.load_networks(run), run.history().records[-1]
+    chosen = cs.engine.read_settings(METHODS[method], [*settings.sets, f"seed={seed}"])
+    run = cs.train(chosen)
+    networks, last = run.networks, run.history().records[-1]
     data = cs.data.open_data(chosen.data.source).part("test")
     captions = data.column("captions")
     images = torch.as_tensor(cs.embed(networks, data, views=chosen.views).z1)

@@ -1,0 +1,113 @@
+"""One writer for a run folder: a lock that ends with the process that holds it, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from chiaroscuro.errors import ChiaroError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["one_writer"]
+
+_CANNOT = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_HELD: dict[str, dict[str, Any]] = {}
+"""Folders that this process writes to: the kernel's lock keeps out other processes only, and is
+lost when this process closes the file, so that it is not even opened again."""
+
+
+@contextlib.contextmanager
+def one_writer(folder: Path) -> Iterator[str]:
+    """Hold the right to write to a run folder, or say who holds it.
+
+    The lock is one of the kernel's on `writer.lock`: it ends with the process, also where that is
+    killed, and is not inherited by processes that are forked. The file says who holds it, for
+    people. It works over NFS where locks are served; where the file system has none, that is said.
+
+    Args:
+        folder: of the run; it is there.
+
+    Yields:
+        A sentence if the file system cannot lock, else "".
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with one_writer(folder), one_writer(folder):
+        ...     pass
+        Traceback (most recent call last):
+        ...
+        chiaroscuro.errors.ChiaroError: Another process (pid ..., on ..., since ...) trains in
+        `...`; wait for its end, or choose another folder.
+    """
+    path, name = folder / "writer.lock", str(folder.resolve())
+    if name in _HELD:
+        raise _taken(folder, _HELD[name])
+    if fcntl is None:
+        yield "This system cannot lock a run folder; see to it that no other process writes to it."
+        return
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    except OSError as error:
+        raise ChiaroError(f"`{path}` cannot be written: {error.strerror or error}.") from None
+    try:
+        said = _locked(handle, folder)
+        _HELD[name] = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+        _rewrite(handle, json.dumps(_HELD[name]).encode())
+        try:
+            yield said
+        finally:
+            del _HELD[name]
+            _rewrite(handle, b"")
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int, folder: Path) -> str:
+    """Take the lock; return a sentence where there are none, and refuse one that is taken."""
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise _taken(folder, _facts(os.pread(handle, 1000, 0))) from None
+        return (
+            f"The file system of `{folder}` has no locks ({error.strerror}); see to it that no "
+            "other process writes to it."
+        )
+    return ""
+
+
+def _rewrite(handle: int, text: bytes) -> None:
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, text, 0)
+
+
+def _facts(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:  # about to be written
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _taken(folder: Path, known: dict[str, Any]) -> ChiaroError:
+    pid, host, since = (known.get(name, "?") for name in ("pid", "host", "since"))
+    return ChiaroError(
+        f"Another process (pid {pid}, on {host}, since {since}) trains in `{folder}`; wait for its "
+        "end, or choose another folder."
+    )

@@ -1,0 +1,400 @@
+"""Objects in the place of texts: what a training is made of, and how a run remembers it.
+
+An object whose notation reads back as itself is written as that text. Another is written as a
+placeholder, `<package.module.Name>`, and described by what can be compared later: the names and
+shapes of its tensors, or the number of its rows and a digest of them. Nothing in a run folder is
+ever imported or run to make an object again; it is asked for by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from chiaroscuro.data import SECOND, Dataset, open_data
+from chiaroscuro.engine.batches import ViewPair, as_view
+from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
+from chiaroscuro.engine.networks import Modules, Networks, build, dimension
+from chiaroscuro.engine.optimisers import Optimiser
+from chiaroscuro.engine.settings import (
+    Settings,
+    is_placeholder,
+    model_names,
+    parse_objective,
+    parse_view,
+    require_notation,
+)
+from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.models import Projector
+from chiaroscuro.objectives import Objective
+from chiaroscuro.objectives.objective import Batch
+from chiaroscuro.spec import notation, parse
+
+__all__ = [
+    "AnyLoss",
+    "Ingredients",
+    "as_objective",
+    "described",
+    "import_path",
+    "require_fit",
+    "written",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Ingredients:
+    """What a training is made of, as objects; None where the settings' text counts.
+
+    Args:
+        data: anything that `open_data` takes.
+        encoder, second_encoder: modules from samples to (n, d); the second is for the other side of
+            a pair.
+        projector: a module from h to z.
+        predictor: a module on top of the projector, on the side that learns.
+        objective: one of ours, or a function `(z1, z2) -> scalar`.
+        view, second_view: a `View`, or a function of one sample.
+        optimiser: a function from a list of parameters to an optimiser of torch.
+    """
+
+    data: Any = None
+    encoder: Any = None
+    second_encoder: Any = None
+    projector: Any = None
+    predictor: Any = None
+    objective: Any = None
+    view: Any = None
+    second_view: Any = None
+    optimiser: Any = None
+
+    def given(self) -> dict[str, Any]:
+        """Return those that are not None, by name."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @functools.cached_property
+    def table(self) -> Dataset | None:
+        """The data as a table, read once; None where they are a text, or not given."""
+        return None if self.data is None or isinstance(self.data, str) else open_data(self.data)
+
+    def over(self, others: Ingredients) -> Ingredients:
+        """Return these, and those of the others where none is given here."""
+        return dataclasses.replace(others, **self.given())
+
+    # ---- with settings ----
+
+    def written_into(self, settings: Settings) -> Settings:
+        """Return settings that name what is given: as a text where it has one."""
+        table = settings.table()
+        for name, value in self.given().items():
+            part, key = PLACES[name]
+            place = table[part] if part else table
+            place[key] = written(name, value)
+        if self.table is not None:
+            if self.view is None and SECOND in self.table.columns:  # pairs come as they are
+                table["views"] |= {"first": "", "second": ""}
+            table["views"]["fresh"] &= self.table.source is not None
+        return Settings.of(table)
+
+    def of(self, settings: Settings) -> Ingredients:
+        """Return the objects, those that a text can make again left out (None)."""
+        kept = {
+            name: value
+            for name, value in self.given().items()
+            if not isinstance(value, str)
+            and (name in _HELD or is_placeholder(_text(settings, name)))
+        }
+        made = Ingredients(**kept)
+        vars(made)["table"] = self.table  # read already
+        return made
+
+    # ---- the objects ----
+
+    def open_data(self, settings: Settings) -> Dataset:
+        """Return all samples of the data, both sides of their split."""
+        if self.table is not None:
+            return self.table
+        require_notation("data", settings.data.source)
+        return open_data(settings.data.source)
+
+    def views(self, settings: Settings) -> ViewPair:
+        """Return the views of the two sides."""
+        first = as_view(self.view) if self.view is not None else parse_view(settings.views.first)
+        if self.second_view is not None:
+            return first, as_view(self.second_view)
+        text = settings.views.second
+        return first, parse_view(text) if text.strip() else first
+
+    def make_objective(self, settings: Settings) -> Objective:
+        """Return the objective: the one given, or a new one."""
+        given = self.objective is not None
+        return as_objective(self.objective if given else settings.make_objective())
+
+    def build(self, settings: Settings, dimensions: Sequence[int] = ()) -> Networks:
+        """Return the networks: modules that are given, and fresh ones where there is a text."""
+        return build(settings.network, settings.seed, self.modules(), dimensions)
+
+    def dimensions(self, samples: Sequence[Tensor]) -> tuple[int, ...]:
+        """Return the dimensions of the encoders' outputs, where an encoder is given as a module.
+
+        Args:
+            samples: two of each side.
+        """
+        if self.second_encoder is not None and self.encoder is not None:
+            encoders = (self.encoder, self.second_encoder)
+            return tuple(dimension(m, x) for m, x in zip(encoders, samples, strict=True))
+        return () if self.encoder is None else (dimension(self.encoder, samples[0]),)
+
+    def modules(self) -> Modules:
+        """Return those that are parts of the networks."""
+        names = [field.name for field in dataclasses.fields(Modules)]
+        return Modules(**{name: getattr(self, name) for name in names})
+
+    def make_optimiser(self, settings: Settings) -> Optimiser:
+        """Return what makes the optimiser."""
+        if self.optimiser is not None:
+            return self.optimiser
+        require_notation("optimiser", settings.optimiser.name)
+        return settings.optimiser
+
+
+PLACES = {
+    "data": ("data", "source"),
+    "encoder": ("network", "encoder"),
+    "second_encoder": ("network", "second_encoder"),
+    "projector": ("network", "projector"),
+    "predictor": ("network", "predictor"),
+    "objective": ("", "objective"),
+    "view": ("views", "first"),
+    "second_view": ("views", "second"),
+    "optimiser": ("optimiser", "name"),
+}
+"""Where the text of each stands in the settings."""
+
+_MODULES = ("encoder", "second_encoder", "projector", "predictor")
+_HELD = (*_MODULES, "objective", "data")
+"""Objects that are used as they are while training, even where they have a text: their weights, or
+the rows that are read already, are theirs."""
+
+
+def _text(settings: Settings, name: str) -> str:
+    part, key = PLACES[name]
+    return getattr(getattr(settings, part) if part else settings, key)
+
+
+# ---- notations ----
+
+
+def written(name: str, value: Any) -> str:
+    """Return the notation of an object where that reads back as it, else a placeholder."""
+    if isinstance(value, str):
+        return value
+    try:
+        text = notation(value)
+        if name in ("projector", "predictor"):
+            text = re.sub(r"^Projector\(d_in=\d+, ", "Projector(", text)
+        again = _READERS[name](text, value)
+    except ChiaroError:  # no notation, or one that cannot be read
+        again = None
+    if again is not None and type(again) is type(value) and again == value:
+        return text
+    return f"<{import_path(value)}>"
+
+
+def _read_model(text: str, like: Any) -> Any:
+    return parse(text, model_names())
+
+
+def _read_projector(text: str, like: Any) -> Any:
+    need(isinstance(like, Projector), "Only a `Projector` has a notation here.")
+    return parse(text, {"Projector": functools.partial(Projector, like.d_in)})
+
+
+def _no_notation(text: str, like: Any) -> Any:
+    return None
+
+
+def _read_data(text: str, like: Any) -> Any:
+    """Return the process itself where its text opens data: those are a function of the text."""
+    need(not isinstance(like, Dataset), "A table has no notation.")
+    return like if callable(getattr(like, "dataset", None)) and open_data(text) else None
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "data": _read_data,
+    "encoder": _read_model,
+    "second_encoder": _read_model,
+    "projector": _read_projector,
+    "predictor": _read_projector,
+    "objective": lambda text, like: parse_objective(text),
+    "view": lambda text, like: parse_view(text),
+    "second_view": lambda text, like: parse_view(text),
+    "optimiser": _no_notation,
+}
+
+
+def import_path(value: Any) -> str:
+    """Return where an object comes from: of a function its own name, else that of its class.
+
+    Example:
+        >>> import_path(nn.Linear(1, 1)), import_path(nn.functional.relu)
+        ('torch.nn.modules.linear.Linear', 'torch.nn.functional.relu')
+    """
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}.{named.__qualname__}".replace("<", "").replace(">", "")
+
+
+# ---- objectives ----
+
+
+class AnyLoss(Objective):
+    """Any function of two paired (n, d) tensors to a scalar, as an objective.
+
+    On several ranks every rank computes it on the whole batch.
+
+    Args:
+        function: `(z1, z2) -> scalar`; with a parameter `labels` it receives those as well.
+
+    Example:
+        >>> import torch
+        >>> loss = AnyLoss(lambda z1, z2: (z1 - z2).square().mean())
+        >>> float(loss(torch.zeros(2, 3), torch.ones(2, 3)))
+        1.0
+    """
+
+    reduces = "batch"
+
+    def __init__(self, function: Callable[..., Tensor]):
+        super().__init__()
+        self.function = function
+        self.takes = frozenset({"labels"} if "labels" in _parameters(function) else ())
+
+    def loss(self, batch: Batch) -> Tensor:
+        z1, z2 = batch.pair
+        more = {"labels": batch.labels} if "labels" in self.takes else {}
+        value = self.function(z1, z2, **more)
+        need(
+            isinstance(value, Tensor) and value.numel() == 1,
+            lambda: (
+                "A loss needs to return one number as a tensor; "
+                f"`{import_path(self.function)}` returned "
+                + (f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value))
+                + "."
+            ),
+        )
+        return value.reshape(())
+
+
+def _parameters(function: Callable[..., Any]) -> list[str]:
+    call = function.forward if isinstance(function, nn.Module) else function
+    try:
+        return list(inspect.signature(call).parameters)
+    except (TypeError, ValueError):  # some builtins do not tell
+        return []
+
+
+def as_objective(loss: Any) -> Objective:
+    """Return an objective: one of ours as it is, that of a text, or any function as one."""
+    if isinstance(loss, Objective):
+        return loss
+    if isinstance(loss, str):
+        return parse_objective(loss)
+    need(
+        callable(loss),
+        lambda: (
+            "An objective needs one of ours, its text, or a function (z1, z2) -> scalar; received "
+            f"`{type(loss).__name__}`."
+        ),
+    )
+    return AnyLoss(loss)
+
+
+# ---- what a run remembers of objects without a notation ----
+
+
+def described(
+    ingredients: Ingredients,
+    settings: Settings,
+    fingerprint: Fingerprint | None,
+    dimensions: Sequence[int] = (),
+) -> dict[str, Any]:
+    """Return what is known of each object that the settings hold a placeholder for.
+
+    Args:
+        ingredients: the objects.
+        settings: that name them.
+        fingerprint: of the data trained on.
+        dimensions: of the outputs of the encoders that are given.
+    """
+    found: dict[str, Any] = {}
+    sizes = iter(dimensions)
+    for name, value in ingredients.given().items():
+        if isinstance(value, str) or not is_placeholder(_text(settings, name)):
+            continue
+        found[name] = {"path": import_path(value)}
+        if name == "data" and fingerprint is not None:
+            found[name] |= {"rows": fingerprint.rows, "sha256": fingerprint.sha256}
+        elif isinstance(value, nn.Module):
+            found[name] |= _shapes(value.state_dict())
+        if name in ("encoder", "second_encoder") and (d := next(sizes, None)) is not None:
+            found[name]["d"] = d
+    return found
+
+
+def _shapes(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the number of tensors and of their elements, and a digest of names and shapes."""
+    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    listed = "\n".join(f"{name} {tuple(tensors[name].shape)}" for name in sorted(tensors))
+    return {
+        "tensors": len(tensors),
+        "parameters": sum(value.numel() for value in tensors.values()),
+        "sha256": hashlib.sha256(listed.encode()).hexdigest(),
+    }
+
+
+def require_fit(where: str, name: str, value: Any, known: Mapping[str, Any]) -> None:
+    """Refuse an object that is not like the one a run was trained with, with numbers.
+
+    Args:
+        where: the run, for people.
+        name: of the ingredient.
+        value: the object that is given now; data as a `Dataset`.
+        known: what the run remembers of it.
+    """
+    start = f"`{where}` was trained with {name}=`{known.get('path')}`"
+    if name == "data":
+        now: Any = fingerprint(value)
+        then = Fingerprint(int(known.get("rows", 0)), str(known.get("sha256")))
+        need(
+            now.rows == then.rows,
+            lambda: f"{start} of {then.rows} rows; received {now.rows}.",
+        )
+        need(
+            now == then,
+            lambda: (
+                f"{start} of {then.rows} rows; those received have other ids, labels or contents "
+                f"(sha256 {then.sha256[:8]}, now {now.sha256[:8]})."
+            ),
+        )
+        return
+    if "tensors" in known:
+        now = _shapes(value.state_dict()) if isinstance(value, nn.Module) else {}
+        if now.get("sha256") != known.get("sha256"):
+            raise InputError(
+                f"{start}, {known['parameters']:,} numbers in {known['tensors']} tensors; received "
+                f"`{import_path(value)}` with {now.get('parameters', 0):,} in "
+                f"{now.get('tensors', 0)}, of other names or shapes."
+            )
+        return
+    last = lambda path: str(path).rpartition(".")[2]
+    need(
+        last(import_path(value)) == last(known.get("path")),
+        lambda: f"{start}; received `{import_path(value)}`.",
+    )

@@ -1,0 +1,100 @@
+"""`FitOptions`: how the loop runs, apart from what it trains on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from chiaroscuro.engine.records import between, one_of
+from chiaroscuro.engine.settings import SavingSettings, Settings
+from chiaroscuro.errors import need
+
+__all__ = ["FitOptions"]
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How `fit` runs: slow copies, memory, precision, device, and what is saved.
+
+    Args:
+        seed: of the queue's first rows, of dropout, and of a `DataLoader`'s own shuffling.
+        symmetric: with a momentum copy, add the loss with the two views exchanged [grill2020byol].
+        micro_batch: pairs embedded at a time, by gradient caching; 0 is all of them.
+        device: "auto" is CUDA where there is one, else the CPU.
+        precision: "full", or "bfloat16" by autocast.
+        compile: whether the networks are compiled by torch.compile.
+        momentum: of a slow copy that embeds the other side; 0 is no copy.
+        momentum_schedule: "constant", or "cosine" from the momentum to 1.
+        queue: how many of the copy's embeddings are kept as candidates; 0 is none.
+        average: decay of an average of weights kept for evaluation; 0 is none.
+        sync_batch_norm: batch statistics over all ranks.
+        clip: largest norm of the whole gradient; 0 does not clip.
+        workers: processes that prepare batches of our data ahead; a `DataLoader` brings its own.
+        saving: how often to save and to record, where there is a place to save.
+
+    Example:
+        >>> FitOptions(precision="half")
+        Traceback (most recent call last):
+        ...
+        chiaroscuro.errors.InputError: `precision` needs one of `full`, `bfloat16`; received `half`.
+    """
+
+    seed: int = 0
+    symmetric: bool = False
+    micro_batch: int = 0
+    device: str = "auto"
+    precision: str = "full"
+    compile: bool = False
+    momentum: float = 0.0
+    momentum_schedule: str = "constant"
+    queue: int = 0
+    average: float = 0.0
+    sync_batch_norm: bool = False
+    clip: float = 0.0
+    workers: int = 0
+    saving: SavingSettings = field(default_factory=SavingSettings)
+
+    def __post_init__(self) -> None:
+        between("seed", self.seed, 0, 2**63 - 1)
+        for name in ("micro_batch", "queue", "clip", "workers"):
+            between(name, getattr(self, name), 0)
+        for name in ("momentum", "average"):
+            between(name, getattr(self, name), 0, 1)
+        one_of("precision", self.precision, ("full", "bfloat16"))
+        one_of("momentum_schedule", self.momentum_schedule, ("constant", "cosine"))
+        needs_copy = {"queue": self.queue, "symmetric": self.symmetric}
+        for name, value in needs_copy.items():
+            need(
+                not value or self.momentum > 0,
+                lambda name=name, value=value: (
+                    f"`{name}={value}` needs a slow copy, `momentum` above 0; received "
+                    f"{self.momentum}."
+                ),
+            )
+        need(
+            self.micro_batch == 0 or self.momentum == 0,
+            lambda: (
+                f"`micro_batch={self.micro_batch}` needs both sides to learn: `momentum` 0; "
+                f"received {self.momentum}."
+            ),
+        )
+
+    @classmethod
+    def of(cls, settings: Settings) -> FitOptions:
+        """Return the options that settings ask for."""
+        network = settings.network
+        return cls(
+            seed=settings.seed,
+            symmetric=settings.symmetric,
+            micro_batch=settings.micro_batch,
+            device=settings.device,
+            precision=settings.precision,
+            compile=settings.compile,
+            momentum=network.momentum,
+            momentum_schedule=network.momentum_schedule,
+            queue=network.queue,
+            average=network.average,
+            sync_batch_norm=network.sync_batch_norm,
+            clip=settings.optimiser.clip,
+            workers=settings.data.workers,
+            saving=settings.saving,
+        )

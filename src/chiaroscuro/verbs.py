@@ -1,0 +1,296 @@
+"""The public functions that take a run or embeddings: diagnose, evaluate, report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from chiaroscuro.artifacts import Embeddings, Run
+from chiaroscuro.errors import ChiaroError, InputError, need
+
+__all__ = ["complete_run", "diagnose", "evaluate", "is_run", "report"]
+
+ROWS = 2048
+"""Of a run's data that a diagnosis looks at, at most."""
+
+
+def diagnose(
+    subject: Any,
+    objective: Any = None,
+    batch: int | None = None,
+    rows: int = 50_000,
+    seed: int = 0,
+    task: Any = None,
+    *,
+    data: Any = None,
+    encoder: Any = None,
+    second_encoder: Any = None,
+    projector: Any = None,
+    predictor: Any = None,
+    view: Any = None,
+    second_view: Any = None,
+) -> Any:
+    """Diagnose embeddings: what is wrong, if anything, and what to change.
+
+    Of a run it looks at 2,048 rows of its data and two views of each, and knows its settings and
+    history; the diagnosis is also left in the run folder as `diagnosis.json`.
+
+    Args:
+        subject: a run (a `Run`, its folder, an `OpenRun`), `Embeddings`, a matrix, a dictionary of
+            arrays, or an `.npz` or `.npy` file.
+        objective: that made the embeddings, or its text; a run knows its own, unless it was trained
+            with an object.
+        batch: pairs of a step; a run knows its own.
+        rows: look at so many at most, drawn by the seed.
+        seed: of everything that is drawn.
+        task: what the embeddings are meant for, as arrays `symbols`, `contexts` and `labels` (or an
+            `.npz` of them), with `pair_symbols` and `pair_contexts` of the contrastive data if they
+            differ: will these data help?
+        data, encoder, second_encoder, projector, predictor, view, second_view: objects that a run
+            was trained with and cannot make again by itself.
+
+    Returns:
+        A `Diagnosis`.
+
+    Example:
+        >>> import numpy as np
+        >>> diagnose(np.ones((100, 8))).findings[0].name
+        'full_collapse'
+    """
+    from chiaroscuro import diagnostics
+
+    aim = diagnostics.read_task(task)
+    objects = _given(
+        data=data,
+        encoder=encoder,
+        second_encoder=second_encoder,
+        projector=projector,
+        predictor=predictor,
+        view=view,
+        second_view=second_view,
+    )
+    if is_run(subject):
+        objects |= _given(objective=objective)
+        return _diagnose_run(_opened(subject, objects), rows, seed, aim)
+    _require_none("diagnose", objects)
+    loss = _parse(objective) if isinstance(objective, str) else objective
+    return diagnostics.diagnose(subject, diagnostics.About(loss, batch, task=aim), rows, seed)
+
+
+def _diagnose_run(run: Any, rows: int, seed: int, task: Any) -> Any:
+    import dataclasses
+
+    from chiaroscuro import diagnostics, engine
+
+    seen = engine.examine(run, min(rows, ROWS))
+    projector = run.networks.projectors[0]
+    bends = getattr(projector, "last", "none") == "unit"  # dividing by a norm is not affine
+    about = diagnostics.About(
+        loss=run.contrast,
+        batch=run.settings.batch,
+        queue=run.settings.network.queue,
+        settings=run.settings.table(),
+        history=run.history().records,
+        projector=None if bends else projector,
+        parameters=seen.second,
+        first_parameters=seen.first,
+        model=run.networks.encoders[0],
+        inputs=seen.inputs,
+        task=task,
+    )
+    made = diagnostics.diagnose(seen.embeddings, about, min(rows, ROWS), seed)
+    made = dataclasses.replace(made, subject=run.name)
+    if run.run is not None:
+        run.run.write_diagnosis(made.json())
+    return made
+
+
+def evaluate(
+    subject: Any,
+    probes: Sequence[str] = ("ridge", "sgd"),
+    template: str | None = None,
+    *,
+    data: Any = None,
+    encoder: Any = None,
+    second_encoder: Any = None,
+    projector: Any = None,
+    predictor: Any = None,
+    objective: Any = None,
+    view: Any = None,
+    second_view: Any = None,
+) -> dict[str, Any]:
+    """Evaluate embeddings on held-out rows, by a stated protocol, beside two controls.
+
+    Of a run the result is also left in its folder as `evaluation.json`.
+
+    Args:
+        subject: a run (a `Run`, its folder, an `OpenRun`), `Embeddings`, or an `.npz` file.
+        probes: of "ridge", "logistic" and "sgd".
+        template: of a run, a class as a text, such as "a photo of a {}", for zero-shot
+            classification; None is the name alone.
+        data, encoder, second_encoder, projector, predictor, objective, view, second_view: objects
+            that a run was trained with and cannot make again by itself.
+
+    Returns:
+        `{"protocol": ..., "results": ...}`, as `diagnostics.evaluate` describes it.
+
+    Example:
+        >>> import numpy as np
+        >>> h, y = np.concatenate([np.eye(3)] * 20), np.tile(np.arange(3), 20)
+        >>> seen = Embeddings(h=h, labels=y, split=np.repeat([0, 1], 30))
+        >>> evaluate(seen, probes=["ridge"])["results"]["encoder"]["linear"]
+        1.0
+    """
+    from chiaroscuro import diagnostics
+
+    objects = _given(
+        data=data,
+        encoder=encoder,
+        second_encoder=second_encoder,
+        projector=projector,
+        predictor=predictor,
+        objective=objective,
+        view=view,
+        second_view=second_view,
+    )
+    if not is_run(subject):
+        _require_none("evaluate", objects)
+        need(
+            template is None,
+            lambda: f"`--template {template}` needs a run; `{subject}` holds its prompts.",
+        )
+        path = isinstance(subject, str | os.PathLike)
+        embeddings = Embeddings.load(subject) if path else subject
+        about = {"subject": str(subject)} if path else {}
+        return _with_protocol(diagnostics.evaluate(embeddings, probes), about, embeddings)
+    from chiaroscuro import engine
+
+    run = _opened(subject, objects)
+    embeddings = engine.embed(run, template=template or "{}")
+    about = {"subject": run.name if run.run is None else str(run.run.folder)}
+    about["weights"] = run.weights
+    made = _with_protocol(diagnostics.evaluate(embeddings, probes), about, embeddings)
+    if run.run is not None:
+        run.run.write_evaluation(made)
+    return made
+
+
+def _with_protocol(made: dict[str, Any], about: dict[str, str], embeddings: Any) -> dict[str, Any]:
+    if skipped := embeddings.facts().get("skipped"):
+        about["skipped"] = skipped
+    return {**made, "protocol": about | made["protocol"]}
+
+
+def report(
+    subjects: Any,
+    path: str | os.PathLike | None = None,
+    points: int = 10_000,
+    maps: Sequence[str] = (),
+    diagnosis: Mapping[str, Any] | None = None,
+    complete: bool = True,
+) -> Path:
+    """Write one page that shows what was learnt, and return its path.
+
+    A run that has not been diagnosed or evaluated is, first; `complete=False` leaves that out. What
+    cannot be done (a run whose objects have no notation, data without labels) is left out of the
+    page as well.
+
+    Args:
+        subjects: a run, a `Diagnosis`, embeddings, a folder or a file of them; or several of these,
+            which are compared.
+        path: of the page; None is `report.html` in the folder of the run.
+        points: samples shown, at most.
+        maps: further maps of them, "tsne" or "umap"; slow.
+        diagnosis: of the first subject, where it is not in its folder.
+        complete: whether to diagnose and evaluate runs that have not been.
+
+    Example:
+        >>> import numpy as np, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     report(Embeddings(h=np.eye(9)), f"{folder}/page.html").name
+        'page.html'
+    """
+    from chiaroscuro.report import report as write
+
+    listed = subjects if isinstance(subjects, list | tuple) else [subjects]
+    for run in filter(is_run, listed if complete and diagnosis is None else ()):
+        complete_run(run)
+    place = _page_of(listed) if path is None else path
+    return write(subjects, place, points, maps, diagnosis)
+
+
+def complete_run(subject: Any) -> list[str]:
+    """Diagnose and evaluate a run that has not been; return a sentence for what could not be done.
+
+    Args:
+        subject: a run or its folder.
+    """
+    if not isinstance(subject, Run | str | os.PathLike):
+        return []  # in memory: there is no folder to complete
+    run = subject if isinstance(subject, Run) else Run.open(subject)
+    missing = [verb for verb in (run.diagnosis, run.evaluation) if verb() is None]
+    said: list[str] = []
+    if not missing:
+        return said
+    from chiaroscuro import engine
+
+    opened = engine.open_run(run)
+    for name, done, do in (
+        ("diagnosed", run.diagnosis, diagnose),
+        ("evaluated", run.evaluation, evaluate),
+    ):
+        if done() is None:
+            try:
+                do(opened)
+            except ChiaroError as error:
+                said.append(f"`{run.folder}` is not {name}: {error}")
+    return said
+
+
+def _page_of(subjects: Sequence[Any]) -> Path:
+    one = subjects[0]
+    if len(subjects) != 1 or not is_run(one):
+        raise InputError(
+            f"A report of {len(subjects)} subjects needs a place for its page, `path`; only one "
+            "run has a place of its own."
+        )
+    return (one if isinstance(one, Run) else Run.open(one)).report
+
+
+# ---- runs ----
+
+
+def is_run(subject: Any) -> bool:
+    """Return whether it is a run: one in memory, opened, or the folder of one."""
+    if isinstance(subject, Run) or type(subject).__name__ == "OpenRun":
+        return True
+    path = isinstance(subject, str | os.PathLike)
+    return path and os.path.isfile(os.path.join(subject, "settings.toml"))
+
+
+def _opened(subject: Any, objects: dict[str, Any]) -> Any:
+    from chiaroscuro import engine
+
+    return engine.open_run(subject, **objects)
+
+
+def _given(**objects: Any) -> dict[str, Any]:
+    return {name: value for name, value in objects.items() if value is not None}
+
+
+def _require_none(call: str, objects: dict[str, Any]) -> None:
+    need(
+        not objects,
+        lambda: (
+            f"`{call}({', '.join(f'{name}=...' for name in objects)})` is for a run; the subject "
+            "is none."
+        ),
+    )
+
+
+def _parse(text: str) -> Any:
+    import chiaroscuro
+
+    return chiaroscuro.parse(text)

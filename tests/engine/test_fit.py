@@ -1,0 +1,281 @@
+"""The loop as a function of objects: any module, loss, batches and optimiser."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+from chiaroscuro.artifacts import Run, checkpoints
+from chiaroscuro.engine import (
+    FitOptions,
+    Networks,
+    OptimiserSettings,
+    SavingSettings,
+    ScheduleSettings,
+    StopTraining,
+    fit,
+    open_run,
+    view_batches,
+)
+from chiaroscuro.errors import ChiaroError, InputError
+from chiaroscuro.objectives import InfoNCE, SupCon
+from chiaroscuro.views import Jitter
+
+SAVED = FitOptions(saving=SavingSettings(every=1, record=1))
+
+
+def module(seed=0, dropout=0.0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(dropout), nn.Linear(8, 4))
+
+
+def batches(n=6):
+    draw = torch.Generator().manual_seed(1)
+    return [tuple(torch.randn(2, 16, 6, generator=draw)) for _ in range(n)]
+
+
+def weights(networks):
+    return [p.detach().clone() for p in networks.parameters()]
+
+
+def same(one, two):
+    assert len(one) == len(two)
+    for a, b in zip(one, two, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_it_is_the_loop_that_one_would_write():
+    net, by_hand = module(), module()
+    fitted = fit(net, InfoNCE(), batches(), torch.optim.Adam(net.parameters(), 0.01), epochs=2)
+    adam, losses = torch.optim.Adam(by_hand.parameters(), 0.01), []
+    for _ in range(2):
+        for x1, x2 in batches():
+            adam.zero_grad()
+            z1, z2 = by_hand(torch.cat([x1, x2])).chunk(2)
+            loss = InfoNCE()(z1, z2)
+            loss.backward()
+            adam.step()
+            losses.append(float(loss.detach()))
+    same(weights(net), weights(by_hand))
+    assert fitted.networks.encoders[0] is net
+    assert [r["mean_loss"] for r in fitted.history if "epoch" in r] == pytest.approx(
+        [np.mean(losses[:6]), np.mean(losses[6:])]
+    )
+    assert fitted.run is None
+    assert not net.training
+
+
+def test_any_function_is_a_loss_and_labels_reach_it():
+    seen = []
+
+    def loss(z1, z2, labels):
+        seen.append(labels.tolist())
+        return (z1 - z2).square().mean()
+
+    three = [(*pair, torch.arange(16)) for pair in batches(2)]
+    nested = [((x1, x2), y) for x1, x2, y in three]
+    one = fit(module(), loss, three)
+    two = fit(module(), loss, nested)
+    same(weights(one.networks), weights(two.networks))
+    assert seen == [list(range(16))] * 4
+    supervised = fit(module(), SupCon(), [(*pair, torch.arange(16) % 2) for pair in batches(2)])
+    assert supervised.history[-1]["step"] == 2
+
+
+def test_a_loss_that_learns_is_trained():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(()))
+
+        def forward(self, z1, z2):
+            return self.scale * (z1 - z2).square().mean()
+
+    loss = Scaled()
+    fit(module(), loss, batches(2), OptimiserSettings(name="sgd", lr=0.1))
+    assert float(loss.scale.detach()) != 1.0
+
+
+def test_rates_follow_a_function_settings_or_a_scheduler_of_torch():
+    def rates(schedule, optimiser=None, net=None):
+        net = net or module()
+        optimiser = optimiser or torch.optim.SGD(net.parameters(), 0.1)
+        options = FitOptions(saving=SavingSettings(record=1))
+        fitted = fit(net, InfoNCE(), batches(4), optimiser, schedule, options=options)
+        return [r["lr"] for r in fitted.history if "lr" in r]
+
+    halves = [0.1 * 0.5**step for step in range(4)]
+    assert rates(lambda step: 0.5**step) == pytest.approx(halves)
+    net = module()
+    sgd = torch.optim.SGD(net.parameters(), 0.1)
+    assert rates(torch.optim.lr_scheduler.ExponentialLR(sgd, 0.5), sgd, net) == pytest.approx(
+        halves
+    )
+    settings = ScheduleSettings(name="linear", warmup=0.0)
+    assert rates(settings) == pytest.approx([0.1, 0.075, 0.05, 0.025])
+    net = module()
+    groups = [{"params": net[0].parameters(), "lr": 0.1}, {"params": net[3].parameters()}]
+    two = torch.optim.SGD(groups, 0.01)
+    fit(net, InfoNCE(), batches(1), two, lambda step: 0.5)
+    assert [g["lr"] for g in two.param_groups] == pytest.approx([0.05, 0.005])
+
+
+def test_micro_batches_and_precision_and_slow_copies():
+    exact = fit(module(), InfoNCE(), batches(3))
+    cached = fit(module(), InfoNCE(), batches(3), options=FitOptions(micro_batch=5))
+    for a, b in zip(weights(exact.networks), weights(cached.networks), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    fit(module(), InfoNCE(), batches(2), options=FitOptions(precision="bfloat16", average=0.9))
+    with pytest.raises(InputError, match="`queue=8` needs to know the dimension"):
+        fit(module(), InfoNCE(), batches(2), options=FitOptions(momentum=0.9, queue=8))
+    net = module()
+    net.d = 4
+    fit(net, InfoNCE(), batches(2), options=FitOptions(momentum=0.9, queue=8))
+    with pytest.raises(InputError, match=r"with 2 encoders needs `symmetric=True`"):
+        fit(
+            Networks([module(), module(1)]), InfoNCE(), batches(2), options=FitOptions(momentum=0.9)
+        )
+
+
+def test_two_encoders_with_slow_copies_both_learn():
+    pair = Networks([module(0), module(1)])
+    before = [weights(encoder) for encoder in pair.encoders]
+    options = FitOptions(momentum=0.9, symmetric=True)
+    fit(pair, InfoNCE(), batches(2), options=options)
+    for encoder, start in zip(pair.encoders, before, strict=True):
+        assert not torch.equal(weights(encoder)[0], start[0])
+
+
+# ---- batches ----
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        while True:
+            x = torch.randn(6)
+            yield x, x + 0.1
+
+
+def test_loaders_and_generators():
+    x = torch.randn(40, 6)
+    loader = DataLoader(TensorDataset(x, x + 0.1), batch_size=8, shuffle=True)
+    assert fit(module(), InfoNCE(), loader, epochs=2).history[-1]["step"] == 10
+    endless = DataLoader(Endless(), batch_size=8)
+    with pytest.raises(InputError, match="`steps_per_epoch=100`"):
+        fit(module(), InfoNCE(), endless)
+    fitted = fit(module(), InfoNCE(), endless, epochs=2, steps_per_epoch=3)
+    assert [r["step"] for r in fitted.history if "epoch" in r] == [3, 6]
+    one = fit(module(), InfoNCE(), (pair for pair in batches(6)), epochs=2, steps_per_epoch=3)
+    two = fit(module(), InfoNCE(), batches(6))
+    same(weights(one.networks), weights(two.networks))
+    with pytest.raises(ChiaroError, match="ended after 2 of 3 steps"):
+        fit(module(), InfoNCE(), iter(batches(2)), steps_per_epoch=3)
+
+
+WRONG = {
+    "four": ([(1, 2, 3, 4)], r"\(x1, x2\).*that of step 0 is a `tuple` of 4"),
+    "one view": ([(torch.zeros(4, 6), torch.zeros(4))], r"\(4, 6\) and \(4,\).*has one view"),
+    "lengths": ([(torch.zeros(4, 6), torch.zeros(5, 6))], r"\(4, 6\) and \(5, 6\)"),
+    "nan": ([(torch.full((4, 6), torch.nan), torch.zeros(4, 6))], "24 numbers of step 0 are NaN"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG.values(), ids=WRONG)
+def test_batches_that_are_none(wrong, words):
+    with pytest.raises(InputError, match=words):
+        fit(module(), InfoNCE(), wrong)
+
+
+def test_other_wrong_calls():
+    with pytest.raises(InputError, match="of its 4 tensors none is one of theirs"):
+        fit(module(), InfoNCE(), batches(1), torch.optim.SGD(module().parameters(), 0.1))
+    with pytest.raises(InputError, match="A loss needs to return one number"):
+        fit(module(), lambda z1, z2: z1, batches(1))
+
+
+# ---- saved and resumed ----
+
+
+def killed_and_resumed(tmp_path, make, dropout=0.3):
+    """Weights of a training left alone, and of one stopped after step 4 and resumed elsewhere."""
+
+    def trained(out, **more):
+        net = module(dropout=dropout)
+        return fit(net, InfoNCE(), make(), epochs=2, options=SAVED, out=out, **more)
+
+    whole = trained(tmp_path / "whole")
+
+    def stop(moment):
+        raise StopTraining
+
+    with pytest.raises(StopTraining):
+        trained(tmp_path / "cut", callbacks=[stop])
+    torch.manual_seed(99)
+    resumed = trained(tmp_path / "cut", resume=True)
+    return whole, resumed
+
+
+def test_a_shuffling_loader_resumes_to_the_bit(tmp_path):
+    x = torch.randn(32, 6, generator=torch.Generator().manual_seed(0))
+
+    class Noisy(TensorDataset):
+        def __getitem__(self, row):
+            return x[row] + 0.1 * torch.randn(6), x[row] + 0.1 * torch.randn(6)
+
+    def make():
+        return DataLoader(Noisy(x), batch_size=8, shuffle=True)
+
+    whole, resumed = killed_and_resumed(tmp_path, make)
+    same(weights(whole.networks), weights(resumed.networks))
+    saved = checkpoints.latest_good(tmp_path / "whole" / "checkpoints").checkpoint
+    again = checkpoints.latest_good(tmp_path / "cut" / "checkpoints").checkpoint
+    assert saved.step == again.step == 8
+    for name, array in saved.arrays.items():
+        assert array.tobytes() == again.arrays[name].tobytes(), name
+
+
+def test_our_batches_resume_to_the_bit(tmp_path):
+    x = np.random.default_rng(0).normal(size=(32, 6)).astype(np.float32)
+    make = lambda: view_batches(x, Jitter(noise=0.1), batch=8, seed=4)
+    whole, resumed = killed_and_resumed(tmp_path, make)
+    same(weights(whole.networks), weights(resumed.networks))
+
+
+def test_a_scheduler_of_torch_resumes(tmp_path):
+    def trained(out, **more):
+        net = module()
+        sgd = torch.optim.SGD(net.parameters(), 0.1)
+        schedule = torch.optim.lr_scheduler.StepLR(sgd, 3, 0.5)
+        return fit(
+            net, InfoNCE(), batches(4), sgd, schedule, epochs=2, options=SAVED, out=out, **more
+        )
+
+    def stop(moment):
+        raise StopTraining
+
+    whole = trained(tmp_path / "whole")
+    with pytest.raises(StopTraining):
+        trained(tmp_path / "cut", callbacks=[stop])
+    resumed = trained(tmp_path / "cut", resume=True)
+    same(weights(whole.networks), weights(resumed.networks))
+    rates = [[r["lr"] for r in f.run.history().records if "lr" in r] for f in (whole, resumed)]
+    assert rates[0] == rates[1]
+
+
+def test_a_folder_asks_for_its_objects(tmp_path):
+    net = module()
+    fit(net, InfoNCE(), batches(2), out=tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    assert run.settings()["network"]["encoder"] == "<torch.nn.modules.container.Sequential>"
+    with pytest.raises(InputError, match=r"its encoder given as an object.*`encoder=...`"):
+        _ = open_run(run).networks
+    fresh = module(seed=5)
+    before = weights(fresh)
+    opened = open_run(run, encoder=fresh)
+    same(weights(opened.networks), weights(net))
+    same(weights(fresh), before)
+    assert opened.untrained.encoders[0] is not fresh
+    same(weights(opened.untrained), weights(module()))
+    with pytest.raises(InputError, match=r"92 numbers in 4 tensors; received .* with 35 in 2"):
+        _ = open_run(run, encoder=nn.Linear(6, 5)).networks

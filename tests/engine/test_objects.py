@@ -1,0 +1,322 @@
+"""Objects in the place of texts: trained, written down where they can be, asked for where not."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import chiaroscuro as cs
+from chiaroscuro.artifacts import checkpoints
+from chiaroscuro.engine import build, read_settings
+from chiaroscuro.errors import ChiaroError, InputError
+
+SMALL = {
+    "epochs": 2,
+    "batch": 16,
+    "optimiser": {"name": "adamw", "lr": 0.01},
+    "schedule": {"warmup": 0.0},
+    "saving": {"every": 1},
+}
+
+
+class Net(nn.Module):
+    """A module of one's own, with dropout and a buffer."""
+
+    def __init__(self, d=6):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.2))
+        self.last = nn.Linear(8, d)
+
+    def forward(self, x):
+        return self.last(self.layers(x).relu())
+
+
+class Close(cs.Kernel):
+    """A kernel of one's own that has no notation among ours."""
+
+    def log(self, z, w):
+        return -torch.cdist(z, w)
+
+
+def noisy(x):
+    return x + 0.1 * torch.randn(x.shape)
+
+
+def loss(z1, z2):
+    return cs.InfoNCE(cs.Gaussian(tau=0.5))(z1, z2)
+
+
+def rows(n=48, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, 5)).astype(np.float32)
+
+
+def labelled(n=48, seed=0):
+    return TensorDataset(torch.from_numpy(rows(n, seed)), torch.arange(n) % 3)
+
+
+def net(seed=0, d=6):
+    torch.manual_seed(seed)
+    return Net(d)
+
+
+def trained(out=None, **more):
+    parts = {"data": labelled(), "encoder": net(), "view": noisy, "objective": loss, **more}
+    stated = {name: value for name, value in parts.items() if name not in ("resume", "callbacks")}
+    settings = {**SMALL, "network": {"projector": "Projector(d=4)"}}
+    flags = {name: parts[name] for name in ("resume", "callbacks") if name in parts}
+    return cs.train(settings, out, **flags, **stated)
+
+
+def weights(networks):
+    return {name: value.clone() for name, value in networks.state_dict().items()}
+
+
+def same(one, two):
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        assert torch.equal(value, two[name]), name
+
+
+# ---- in memory ----
+
+
+def test_nothing_is_written_without_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = net()
+    before = weights(own)
+    run = trained(encoder=own)
+    assert not list(tmp_path.iterdir())
+    assert run.encoder is own
+    assert not torch.equal(own.last.weight, before["last.weight"])
+    same(weights(run.untrained.encoders[0]), before)
+    embeddings = cs.embed(run)
+    assert embeddings.h.shape == (48, 6)
+    assert embeddings.z.shape == (48, 4)
+    assert embeddings.labels.tolist() == (np.arange(48) % 3).tolist()
+    assert embeddings.layers["untrained"].shape == (48, 6)
+    assert cs.diagnose(run).measures["effective_rank"] > 1
+    assert [r["step"] for r in run.history().records if "epoch" in r] == [3, 6]
+
+
+def test_texts_and_objects_train_alike(tmp_path):
+    """What has a notation is the same training, to the bit, whichever way it is said."""
+    texts = {
+        "objective": "InfoNCE(kernel=Gaussian(tau=0.5))",
+        "view": "Jitter(noise=0.1)",
+        "encoder": "MLP(d_in=5, d=6)",
+        "projector": "Projector(d=4)",
+    }
+    settings = read_settings(SMALL, [f"network.encoder={texts['encoder']!r}"])
+    model = build(settings.network, settings.seed).encoders[0]
+    objects = {
+        "objective": cs.InfoNCE(cs.Gaussian(tau=0.5)),
+        "view": cs.views.Jitter(noise=0.1),
+        "encoder": model,
+        "projector": "Projector(d=4)",
+    }
+    one = cs.train(SMALL, tmp_path / "texts", data=rows(), **texts)
+    two = cs.train(SMALL, tmp_path / "objects", data=rows(), **objects)
+    same(
+        weights(cs.engine.open_run(one, data=rows()).networks),
+        weights(cs.engine.open_run(two, data=rows()).networks),
+    )
+    table = two.settings()
+    assert table["network"]["encoder"].startswith("MLP(d_in=5, d=6")
+    assert table["views"]["first"] == "Jitter(noise=0.1)"
+    assert table["objective"].startswith("InfoNCE(kernel=Gaussian(tau=0.5)")
+    assert list(two.objects()) == ["data"]
+
+
+# ---- a run made with objects is a run ----
+
+
+def test_a_run_says_what_it_was_made_of_and_asks_for_it(tmp_path):
+    own = net()
+    run = trained(tmp_path / "run", encoder=own)
+    known = run.objects()
+    assert known["encoder"]["path"].endswith("test_objects.Net")
+    assert known["encoder"]["parameters"] == 5 * 8 + 8 + 4 * 8 + 1 + 8 * 6 + 6
+    assert known["data"]["rows"] == 48
+    assert known["view"]["path"].endswith(".noisy")
+    with pytest.raises(InputError, match=r"its encoder given as an object, .*Net`.*`encoder=...`"):
+        cs.embed(run, labelled(), view=noisy, objective=loss)
+    with pytest.raises(InputError, match="its data given as an object, .*TensorDataset"):
+        cs.embed(run, encoder=net(), view=noisy, objective=loss)
+    given = {"encoder": net(9), "view": noisy, "objective": loss}
+    embeddings = cs.embed(run, labelled(), **given)
+    right = own.eval()(torch.from_numpy(rows())).detach().numpy()
+    np.testing.assert_allclose(embeddings.h, right, rtol=1e-5, atol=1e-6)
+    diagnosis = cs.diagnose(run, data=labelled(), **given)
+    assert run.diagnosis()["measures"] == diagnosis.json()["measures"]
+    with pytest.raises(
+        InputError, match=r"135 numbers in 9 tensors; received .*Net` with 162 in 9"
+    ):
+        cs.embed(run, labelled(), **{**given, "encoder": net(d=9)})
+    with pytest.raises(InputError, match="of 48 rows; received 50"):
+        cs.diagnose(run, data=labelled(50), **given)
+    with pytest.raises(InputError, match="other ids, labels or contents"):
+        cs.diagnose(run, data=labelled(seed=1), **given)
+    with pytest.raises(InputError, match=r"with objective=`.*\.loss`; received `.*\.noisy`"):
+        cs.diagnose(run, data=labelled(), **{**given, "objective": noisy})
+
+
+def test_nothing_in_the_folder_is_imported_or_run(tmp_path, monkeypatch):
+    run = trained(tmp_path / "run")
+    bait = tmp_path / "bait.py"
+    bait.write_text("raise SystemExit('run')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    table = run.settings()
+    table["network"]["encoder"] = "<bait.Net>"
+    run.write_settings(table)
+    with pytest.raises(InputError, match=r"given as an object, `bait.Net`"):
+        cs.embed(run, labelled(), view=noisy, objective=loss)
+
+
+def test_stopped_and_resumed_with_objects_it_ends_the_same(tmp_path):
+    whole = trained(tmp_path / "whole")
+
+    def stop(moment):
+        raise cs.engine.StopTraining
+
+    with pytest.raises(cs.engine.StopTraining):
+        trained(tmp_path / "cut", callbacks=[stop])
+    resumed = trained(tmp_path / "cut", resume=True, encoder=net(seed=7))
+    one, two = (checkpoints.latest_good(r.checkpoints).checkpoint for r in (whole, resumed))
+    assert one.step == two.step == 6
+    for name, array in one.arrays.items():
+        assert array.tobytes() == two.arrays[name].tobytes(), name
+    with pytest.raises(
+        InputError, match="Resuming .* needs the encoder it began with; .*parameters"
+    ):
+        trained(tmp_path / "cut", resume=True, encoder=net(d=7))
+    with pytest.raises(InputError, match="needs the data it began with; rows 48 then and 60 now"):
+        trained(tmp_path / "cut", resume=True, data=labelled(60))
+
+
+def test_killed_before_its_first_checkpoint_it_begins_with_the_same_weights(tmp_path, monkeypatch):
+    from chiaroscuro.engine import fitting
+
+    whole = trained(tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "take_step", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "cut")
+    resumed = trained(tmp_path / "cut", resume=True, encoder=net(seed=7))
+    one, two = (checkpoints.latest_good(r.checkpoints).checkpoint for r in (whole, resumed))
+    for name, array in one.arrays.items():
+        assert array.tobytes() == two.arrays[name].tobytes(), name
+
+
+# ---- a run is opened once ----
+
+
+def test_a_diagnosis_loads_each_thing_once(tmp_path, monkeypatch):
+    sets = ["epochs=1", "batch=64", "schedule.warmup=0", "network.encoder=ResNet(9, 0.125)"]
+    source = "data.source=digits(size=16, renderings=(1, 1), test=0.9)"
+    run = cs.train(read_settings("digits", [*sets, source]), tmp_path / "run")
+    counts = {"checkpoint": 0, "networks": 0, "data": 0}
+
+    def counted(name, inner):
+        def call(*args, **kwargs):
+            counts[name] += 1
+            return inner(*args, **kwargs)
+
+        return call
+
+    from chiaroscuro.engine import ingredients
+
+    monkeypatch.setattr(checkpoints, "_verified", counted("checkpoint", checkpoints._verified))
+    monkeypatch.setattr(ingredients, "build", counted("networks", ingredients.build))
+    monkeypatch.setattr(ingredients, "open_data", counted("data", ingredients.open_data))
+    assert cs.cli_main if hasattr(cs, "cli_main") else True
+    from chiaroscuro.cli import main
+
+    assert main(["diagnose", str(run.folder), "--json"]) == 0
+    assert counts == {"checkpoint": 1, "networks": 2, "data": 1}  # the untrained control is one
+    for name in counts:
+        counts[name] = 0
+    (run.folder / "diagnosis.json").unlink()
+    assert main(["report", str(run.folder)]) == 0
+    assert counts == {"checkpoint": 1, "networks": 2, "data": 1}
+    assert run.evaluation()["results"]["encoder"]["knn_20"] > 0
+
+
+# ---- views and data ----
+
+
+def test_a_transform_of_one_sample_is_a_function_of_the_sample(tmp_path):
+    images = [Image.fromarray(np.full((8, 8, 3), i, np.uint8)) for i in range(12)]
+    seen = []
+
+    def flip(image):
+        seen.append(type(image).__name__)
+        return torch.full((3, 4, 4), float(np.asarray(image)[0, 0, 0])) + torch.rand(3, 4, 4)
+
+    batches = cs.engine.view_batches(images, flip, batch=4, seed=3)
+    state = torch.get_rng_state()
+    one, two = batches[1], batches[1]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert set(seen) == {"Image"}
+    assert torch.equal(one[0], two[0])
+    assert not torch.equal(one[0], one[1])
+    assert one[0].shape == (4, 3, 4, 4)
+    with pytest.raises(InputError, match=r"one shape; received 2, from \(1,\) to \(2,\)"):
+        sizes = iter([1, 2, 1, 2])
+        cs.engine.SampleTransform(lambda x: torch.ones(next(sizes)))(torch.ones(2, 3), [0, 1])
+
+
+def test_ready_pairs_come_as_they_are():
+    pairs = TensorDataset(torch.from_numpy(rows()), torch.from_numpy(rows()) + 1)
+    batches = cs.engine.view_batches(pairs, batch=8)
+    x1, x2, _ = batches[0]
+    assert torch.allclose(x2, x1 + 1)
+    run = cs.train(SMALL, data=pairs, encoder=net(), projector="Projector(d=4)")
+    assert run.settings.views.first == ""
+    assert run.views == (None, None)
+
+
+def test_the_estimator_takes_objects_and_leaves_them_alone():
+    own = net()
+    before = weights(own)
+    estimator = cs.ContrastiveEmbedding(encoder=own, objective=loss, view=noisy, epochs=1, batch=16)
+    assert estimator.fit(rows()).transform(rows()).shape == (48, 6)
+    same(weights(own), before)
+
+
+# ---- the public functions ----
+
+
+@pytest.mark.parametrize("name", ["train", "embed", "evaluate", "diagnose", "report", "tune"])
+def test_public_functions_are_plain_and_documented(name):
+    function = getattr(cs, name)
+    assert inspect.isfunction(function)
+    assert name in cs.__all__
+    assert "Args:" in inspect.getdoc(function)
+    kinds = {p.kind for p in inspect.signature(function).parameters.values()}
+    assert not kinds & {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ResNet(depth=9, width=0.125)",
+        "MLP(d_in=3, d=2)",
+        "Projector(d_in=4, d=2)",
+        "SimCLR(size=8)",
+        "Jitter(noise=0.5)",
+        "InfoNCE(kernel=Laplace(tau=0.5))",
+    ],
+)
+def test_parse_knows_what_settings_know(text):
+    assert cs.parse(repr(cs.parse(text))) == cs.parse(text)
+
+
+def test_parse_opens_data():
+    assert len(cs.parse("digits(renderings=(1, 1))")) == 1797
+    text = "Process(Box(2), content=2, style=Laplace(0.3), mixing=Linear(2))"
+    with pytest.raises(ChiaroError):
+        cs.parse(text.replace("Box", "Bx"))
