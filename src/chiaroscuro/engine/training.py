@@ -200,6 +200,10 @@ def _made(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None
     batches = Steps.of(settings, rows, "labels" in objective.takes, views=views)
     two = Order(len(rows), settings.batch, settings.seed).indices(0, 0)[:2]
     dimensions = objects.dimensions(batches.pairs(two, 0)) if objects.encoder is not None else ()
+    digest = fingerprint(rows)
+    known = described(objects, settings, digest, dimensions)
+    if resumed is not None:
+        _same_objects(Path(resumed), known)
     networks = objects.build(settings, dimensions)
     initial = None
     if objects.modules().any():
@@ -207,8 +211,6 @@ def _made(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None
         if saved is not None:
             networks.load_state_dict(saved)
         initial = {name: t.detach().clone() for name, t in networks.state_dict().items()}
-    digest = fingerprint(rows)
-    known = described(objects, settings, digest, dimensions)
     opened = OpenRun(settings, objects, initial=initial, known=known)
     vars(opened).update(data=data, training_data=rows, views=views)  # loaded already
     return _Made(settings, objects, opened, batches, networks, digest, initial, known)
@@ -225,10 +227,6 @@ def _place(made: _Made, origin: Origin, out: str | os.PathLike, resume: bool) ->
         lowered = _same(settings, run)
         if lowered is not None:
             origin.records.append(lowered)
-        for name, value in made.known.items():
-            then = run.objects().get(name)
-            if then is not None and then != value:
-                raise InputError(_apart(run, name, then, value))
         origin.notes.extend(_other_machine(run))
     skipped = [{"path": one.path, "reason": one.reason} for one in data.skipped]
 
@@ -247,14 +245,21 @@ def _place(made: _Made, origin: Origin, out: str | os.PathLike, resume: bool) ->
     return run
 
 
-def _apart(run: Run, name: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the sentence on an object that is not the one a run began with."""
-    both = [
-        f"{key} {then.get(key)!r} then and {now.get(key)!r} now"
-        for key in sorted(then.keys() | now.keys())
-        if then.get(key) != now.get(key)
-    ]
-    return f"Resuming `{run.folder}` needs the {name} it began with; {', '.join(both)}."
+def _same_objects(folder: Path, now: Mapping[str, Any]) -> None:
+    """Refuse objects that are not like those a run began with."""
+    then = Run(folder).objects()
+    for name in then.keys() & now.keys():
+        apart = [
+            f"{key} {then[name].get(key)!r} then and {now[name].get(key)!r} now"
+            for key in sorted(then[name].keys() | now[name].keys())
+            if then[name].get(key) != now[name].get(key)
+        ]
+        need(
+            not apart,
+            lambda name=name, apart=apart: (
+                f"Resuming `{folder}` needs the {name} it began with; {', '.join(apart)}."
+            ),
+        )
 
 
 def _notes(settings: Settings) -> list[str]:
