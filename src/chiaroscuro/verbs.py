@@ -234,8 +234,10 @@ def complete_run(subject: Any) -> list[str]:
     said: list[str] = []
     if not missing:
         return said
-    from chiaroscuro import engine
-
+    try:
+        from chiaroscuro import engine
+    except ImportError as error:
+        return [f"`{run.folder}` is shown as it is, neither diagnosed nor evaluated: {error}."]
     opened = engine.open_run(run)
     for name, done, do in (
         ("diagnosed", run.diagnosis, diagnose),
