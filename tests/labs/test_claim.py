@@ -7,7 +7,7 @@ import math
 import pytest
 
 from chiaroscuro.errors import InputError
-from chiaroscuro.labs import VERDICTS, Claim, Erratum, Stated, satisfied
+from chiaroscuro.labs import VERDICTS, Claim, Erratum, Stated, interval, judged, satisfied
 
 SAME = Stated("V0.same", "they agree", "Sec. 1", "identity", "error < 1e-10")
 GAIN = Stated("V0.gain", "it gains", "Fig. 1", 0.5, "gain > 0.1 and n > 2", enough="n_seeds >= 3")
@@ -86,7 +86,7 @@ def test_an_erratum_needs_the_printed_form_to_fail_and_the_other_to_hold():
 
 def test_records_carry_what_the_contract_names():
     plain = SAME.judge(error=1e-16).record()
-    keys = ["id", "statement", "where", "paper", "ours", "rule", "verdict"]
+    keys = ["id", "statement", "where", "paper", "ours", "rule", "verdict", "kind"]
     assert list(plain) == keys
     both = WRONG.judge(printed={"error": 1.0}, corrected={"error": 0.0}).record()
     assert list(both) == [*keys, "printed", "corrected"]
@@ -112,4 +112,90 @@ def test_what_was_not_run_says_why():
 def test_a_made_up_verdict_is_refused():
     with pytest.raises(InputError, match="perhaps"):
         Claim("V0", "", "", 0, {}, "", "perhaps")
-    assert len(VERDICTS) == 5
+    with pytest.raises(InputError, match="guess"):
+        Claim("V0", "", "", 0, {}, "", "holds", kind="guess")
+    assert len(VERDICTS) == 8
+
+
+def test_the_interval_is_students():
+    import numpy as np
+    from scipy import stats
+
+    values = [0.3, 0.1, 0.45, 0.2]
+    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    ours = interval(values)
+    assert (ours.mean, ours.error) == pytest.approx((np.mean(values), stats.sem(values)))
+    assert (ours.low, ours.high) == pytest.approx((low, high))
+    assert interval([1.0]).low == -math.inf
+    assert math.isnan(interval([]).mean)
+
+
+CLOSE = [0.09, 0.11, 0.10, 0.12, 0.08]  # mean 0.1, interval 0.08 to 0.12
+WIDE = [0.9, -0.6, 0.5, -0.4, 0.1]  # mean 0.1, interval -0.66 to 0.86
+
+
+@pytest.mark.parametrize(
+    ("rule", "gain", "expected"),
+    [
+        ("mean(gain) > 0", CLOSE, "holds"),
+        ("mean(gain) > 0.05", CLOSE, "holds"),
+        ("mean(gain) < 0", CLOSE, "fails"),
+        ("mean(gain) > 0.2", CLOSE, "fails"),
+        ("mean(gain) > 0.1", CLOSE, "inconclusive"),
+        ("mean(gain) > 0", WIDE, "inconclusive"),
+        ("mean(gain) > 0 (the paper's effect: gain = 0.5)", WIDE, "inconclusive"),
+        ("mean(gain) > 0 (the paper's effect: gain = 2)", WIDE, "fails"),
+        ("mean(gain) > 0 (the paper's effect: gain = 2)", CLOSE, "holds"),
+        ("mean(gain) > 0 and gain > 0", WIDE, "fails"),
+        ("mean(gain) > 0 and n == 5", WIDE, "inconclusive"),
+        ("mean(gain) > 0 and n == 4", WIDE, "fails"),
+        ("mean(gain) > 0 (to judge at all: n >= 6)", CLOSE, "inconclusive"),
+        ("mean(gain) > 0 (the paper's effect: gain = 2) (to judge at all: n >= 6)", WIDE,
+         "inconclusive"),
+        ("mean(gain) > 0", [0.1], "inconclusive"),
+        ("mean(gain) > 0", [0.1, math.nan], "fails"),
+        ("mean(gain) > 0", [0.0, 0.0], "fails"),
+        ("mean(gain) >= 0", [0.0, 0.0], "holds"),
+        ("mean(gain) > mean(base)", CLOSE, "holds"),
+        ("mean(gain) < base", CLOSE, "fails"),
+    ],
+)  # fmt: skip
+def test_means_are_judged_by_their_interval(rule, gain, expected):
+    base = [0.05, 0.06, 0.07, 0.05, 0.06]
+    assert judged(rule, {"gain": gain, "n": 5, "base": base[: len(gain)]}) == expected
+
+
+def test_the_paired_difference_is_judged_not_both_means():
+    first, second = [1.0, 2.0, 3.0, 4.0], [0.9, 1.8, 2.9, 3.8]
+    assert judged("mean(a) > mean(b)", {"a": first, "b": second}) == "holds"
+    assert judged("mean(a) > mean(b)", {"a": first, "b": second[::-1]}) == "inconclusive"
+
+
+def test_a_mean_states_its_standard_error():
+    claim = Stated("V0.mean", "it gains", "Fig. 1", 1, "mean(gain) > 0").judge(gain=[1.0, 2.0, 3.0])
+    assert claim.kind == "empirical"
+    assert claim.ours["gain_mean"] == 2.0
+    assert claim.ours["gain_se"] == pytest.approx(1 / math.sqrt(3))
+
+
+def test_kinds_of_claims():
+    assert SAME.kind == "identity"
+    assert GAIN.kind == "empirical"
+    for kind in ("definition", "remark"):
+        stated = dataclasses.replace(SAME, kind=kind)
+        assert stated.judge(error=0.0).verdict == kind
+        assert stated.judge(error=1.0).verdict == "fails"
+    typo = dataclasses.replace(WRONG, kind="typo")
+    assert typo.judge(printed={"error": 1.0}, corrected={"error": 0.0}).verdict == "typo"
+    assert typo.judge(printed={"error": 0.0}, corrected={"error": 0.0}).verdict == "holds"
+    quoted = dataclasses.replace(WRONG, quote="a = b", why="b is not free").judge(
+        printed={"error": 1.0}, corrected={"error": 0.0}
+    )
+    assert quoted.printed["quote"] == "a = b"
+    assert quoted.printed["why"] == "b is not free"
+    with pytest.raises(InputError, match="can never be inconclusive"):
+        Stated("V0", "", "", 0, "mean(x) > 0", kind="identity")
+    with pytest.raises(InputError, match="no known kind"):
+        Stated("V0", "", "", 0, "x > 0", kind="erratum")
+    with pytest.raises(InputError, match="no known kind"):
+        dataclasses.replace(WRONG, kind="remark")

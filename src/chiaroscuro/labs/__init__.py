@@ -1,26 +1,42 @@
 """Labs: one file per experiment of a paper, which runs, draws and judges itself.
 
-A lab looks in through the public door only. `found()` lists them, `reproduce("V4")` runs one.
+A lab uses the public API only. `found()` lists them, `reproduce("V4")` runs one.
 """
 
-from chiaroscuro.labs.claim import VERDICTS, Claim, Erratum, Stated, satisfied
+from chiaroscuro.labs.claim import (
+    KINDS,
+    VERDICTS,
+    Claim,
+    Erratum,
+    Interval,
+    Remark,
+    Stated,
+    interval,
+    judged,
+    satisfied,
+)
 from chiaroscuro.labs.lab import SCALES, Keep, Lab, at_once, chosen, found
 from chiaroscuro.labs.reproduce import Report, reproduce
 from chiaroscuro.labs.show import Show, tally
 
 __all__ = [
+    "KINDS",
     "SCALES",
     "VERDICTS",
     "Claim",
     "Erratum",
+    "Interval",
     "Keep",
     "Lab",
+    "Remark",
     "Report",
     "Show",
     "Stated",
     "at_once",
     "chosen",
     "found",
+    "interval",
+    "judged",
     "reproduce",
     "satisfied",
     "tally",

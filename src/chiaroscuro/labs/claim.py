@@ -1,8 +1,8 @@
-"""What a paper claims, the rule that judges it, and the verdict.
+"""A paper's claim, the rule that judges it, and the verdict.
 
 A `Stated` or `Erratum` is written down in the lab before anything runs: its rule is a line such as
-`error < 1e-10 and gain > 0`. Judged by the numbers of a run it becomes a `Claim`. The rule is kept
-as text, so whoever reads the JSON of a run can judge it again.
+`error < 1e-10` or `mean(gain) > 0`. Judged by the numbers of a run it becomes a `Claim`. The rule
+is kept as text, so whoever reads the JSON of a run can judge it again with `judged`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,21 @@ from typing import Any
 
 from chiaroscuro import InputError
 
-__all__ = ["VERDICTS", "Claim", "Erratum", "Stated", "satisfied"]
+__all__ = [
+    "KINDS", "VERDICTS", "Claim", "Erratum", "Interval", "Remark", "Stated", "interval", "judged",
+    "satisfied",
+]  # fmt: skip
 
-VERDICTS = ("holds", "fails", "erratum", "inconclusive", "not_run")
+VERDICTS = (
+    "holds", "fails", "erratum", "inconclusive", "not_run", "typo", "remark", "definition"
+)  # fmt: skip
+"""The last three are of their own kind: a slip of the pen in the paper, a remark of ours that the
+paper does not make, and a statement that no experiment can refute. None counts as `holds`."""
 
-Number = float | int | Sequence[float]
+KINDS = ("identity", "empirical", "definition", "remark", "erratum", "typo")
+"""What sort of statement a claim is. `identity`: mathematics, checked to a tolerance. `empirical`:
+a measurement decides."""
+
 Numbers = Mapping[str, Any]
 
 _OPERATORS = {
@@ -30,34 +40,102 @@ _OPERATORS = {
     "<": operator.lt,
     ">": operator.gt,
 }
-_COMPARISON = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|==|<|>)\s*(\S+)\s*")
+_COMPARISON = re.compile(
+    r"\s*(mean\()?([A-Za-z_]\w*)(?(1)\))\s*(<=|>=|==|<|>)\s*(?:mean\((\w+)\)|([^\s()]+))\s*"
+)
+_ENOUGH, _EFFECT = " (to judge at all: ", " (the paper's effect: "
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds with its standard error and 95 % interval (Student's t)."""
+
+    mean: float
+    error: float
+    low: float
+    high: float
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Return the mean of independent runs, its standard error and its 95 % interval.
+
+    One run has no standard error: its interval is the whole line.
+
+    Example:
+        >>> found = interval([1.0, 2.0, 3.0])
+        >>> [round(x, 3) for x in (found.mean, found.error, found.low, found.high)]
+        [2.0, 0.577, -0.484, 4.484]
+    """
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+    n = len(values)
+    mean = math.fsum(values) / n if n else math.nan
+    if not math.isfinite(mean):
+        return Interval(mean, math.nan, math.nan, math.nan)
+    if n < 2:
+        return Interval(mean, math.inf, -math.inf, math.inf)
+    error = math.sqrt(math.fsum((x - mean) ** 2 for x in values) / (n - 1) / n)
+    half = float(stdtrit(n - 1, 0.975)) * error
+    return Interval(mean, error, mean - half, mean + half)
 
 
 def satisfied(rule: str, ours: Numbers) -> bool:
-    """Whether numbers obey a rule: comparisons joined by `and`.
+    """Return whether numbers obey a rule: comparisons joined by `and`.
 
-    Left of each sign stands a name, right of it a number or another name. A name may mean a list
-    (one entry a seed): then every entry must obey. NaN obeys nothing.
+    Left of each sign stands a name, right of it a number or another name. A name may mean a list:
+    then every entry must obey. `mean(name)` is the mean of a list over seeds: its whole 95 %
+    interval must obey. NaN obeys nothing.
 
     Example:
         >>> satisfied("error < 1e-10 and gain > 0", {"error": 1e-15, "gain": [0.2, 0.3]})
         True
         >>> satisfied("gain > base", {"gain": [0.2, 0.3], "base": 0.25})
         False
+        >>> satisfied("mean(gain) > 0", {"gain": [0.2, 0.3, -0.01, 0.2, 0.2]})
+        True
     """
-    return all(_obeys(part, rule, ours) for part in rule.split(" and "))
+    return all(_part(part, rule, ours, {}) == "holds" for part in rule.split(" and "))
 
 
-def _obeys(part: str, rule: str, ours: Numbers) -> bool:
-    found = _COMPARISON.fullmatch(part)
-    if found is None:
+def judged(rule: str, ours: Numbers) -> str:
+    """Return `holds`, `fails` or `inconclusive` from a rule as it stands in a record.
+
+    A comparison of a mean is undecided where its interval holds the bound. If the paper's effect is
+    stated and lies beyond the interval, the paper is contradicted: `fails`. Otherwise the runs are
+    too few to tell: `inconclusive`. One comparison that fails makes the claim fail.
+
+    Example:
+        >>> judged("mean(gain) > 0", {"gain": [0.3, -0.2, 0.1]})
+        'inconclusive'
+        >>> judged("mean(gain) > 0 (the paper's effect: gain = 4.1)", {"gain": [0.3, -0.2, 0.1]})
+        'fails'
+        >>> judged("gain > 0 (to judge at all: n >= 3)", {"gain": 1.0, "n": 2})
+        'inconclusive'
+    """
+    rule, _, enough = rule.partition(_ENOUGH)
+    rule, _, effect = rule.partition(_EFFECT)
+    if enough and not satisfied(enough.removesuffix(")"), ours):
+        return "inconclusive"
+    effects = _effects(effect.removesuffix(")"))
+    verdicts = {_part(part, rule, ours, effects) for part in rule.split(" and ")}
+    return next(v for v in ("fails", "inconclusive", "holds") if v in verdicts)
+
+
+def _effects(text: str) -> dict[str, float]:
+    """`gain = 0.041 and cost = 1` as numbers by name."""
+    pairs = (part.split(" = ") for part in text.split(" and ")) if text else ()
+    return {name: float(value) for name, value in pairs}
+
+
+def _part(part: str, rule: str, ours: Numbers, effects: Mapping[str, float]) -> str:
+    comparison = _COMPARISON.fullmatch(part)
+    if comparison is None:
         raise InputError(
-            f"a rule needs comparisons `name < number` joined by `and`; received `{part}` in "
-            f"`{rule}`."
+            f"a rule needs comparisons `name < number` or `mean(name) < number` joined by `and`; "
+            f"received `{part}` in `{rule}`."
         )
-    name, sign, bound = found.groups()
-    left = _numbers(name, rule, ours)
-    right = _numbers(bound, rule, ours)
+    averaged, name, sign, other, bound = comparison.groups()
+    left, right = _numbers(name, rule, ours), _numbers(other or bound, rule, ours)
     if len(right) == 1:
         right = right * len(left)
     if len(left) != len(right) or not left:
@@ -65,7 +143,18 @@ def _obeys(part: str, rule: str, ours: Numbers) -> bool:
             f"the rule `{rule}` needs as many numbers on both sides, at least one; received "
             f"{len(left)} and {len(right)} in `{part}`."
         )
-    return all(_OPERATORS[sign](a, b) for a, b in zip(left, right, strict=True))
+    obeys = _OPERATORS[sign]
+    if not averaged:
+        return "holds" if all(obeys(a, b) for a, b in zip(left, right, strict=True)) else "fails"
+    over = interval([a - b for a, b in zip(left, right, strict=True)])
+    if obeys(over.low, 0.0) and obeys(over.high, 0.0):
+        return "holds"
+    if over.error == 0.0 or not over.low <= 0.0 <= over.high:  # NaN too
+        return "fails"
+    known = name in effects and len(set(right)) == 1
+    if known and not over.low <= effects[name] - right[0] <= over.high:
+        return "fails"
+    return "inconclusive"
 
 
 def _numbers(word: str, rule: str, ours: Numbers) -> list[float]:
@@ -92,7 +181,11 @@ class Claim:
         ours: what was measured, by name; a list has one entry a seed or a size.
         rule: how `ours` was judged.
         verdict: one of `VERDICTS`.
-        printed, corrected: of an erratum, both forms: `says`, `ours`, `rule`, `holds`.
+        printed, corrected: of an erratum or a typo, both forms: `says`, `ours`, `rule`, `holds`;
+            the printed one of an erratum also has the paper's sentence (`quote`) and why it cannot
+            be read otherwise (`why`).
+        kind: one of `KINDS`.
+        expected: of a remark with two forms, the one that fails: `says`, `ours`, `rule`, `holds`.
     """
 
     id: str
@@ -104,16 +197,22 @@ class Claim:
     verdict: str
     printed: dict[str, Any] | None = None
     corrected: dict[str, Any] | None = None
+    kind: str = "empirical"
+    expected: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
             raise InputError(
                 f"`Claim(verdict)` needs one of {', '.join(VERDICTS)}; received {self.verdict!r}."
             )
+        if self.kind not in KINDS:
+            raise InputError(
+                f"`Claim(kind)` needs one of {', '.join(KINDS)}; received {self.kind!r}."
+            )
 
     def record(self) -> dict[str, Any]:
-        """The claim as JSON can hold it; `printed` and `corrected` only of an erratum."""
-        found = {
+        """Return the claim as JSON can hold it; `printed` and `corrected` only where there are."""
+        record = {
             "id": self.id,
             "statement": self.statement,
             "where": self.where,
@@ -121,10 +220,13 @@ class Claim:
             "ours": _plain(self.ours),
             "rule": self.rule,
             "verdict": self.verdict,
+            "kind": self.kind,
         }
         if self.printed is not None:
-            found |= {"printed": _plain(self.printed), "corrected": _plain(self.corrected)}
-        return found
+            record |= {"printed": _plain(self.printed), "corrected": _plain(self.corrected)}
+        if self.expected is not None:
+            record["expected"] = _plain(self.expected)
+        return record
 
 
 @dataclass(frozen=True)
@@ -133,9 +235,12 @@ class Stated:
 
     Args:
         id, says, where, paper: see `Claim`.
-        rule: what `ours` must obey.
-        enough: what `ours` must obey to judge at all (`n_seeds >= 3`). Without it the claim is an
-            identity or a certainty and can never be inconclusive.
+        rule: what `ours` must obey; see `judged`.
+        enough: what `ours` must obey to judge at all (`n_seeds >= 3`). An identity has none and
+            can never be inconclusive.
+        effect: the paper's effect for the means of the rule, `gain = 0.041`, if it states one.
+        kind: "identity", "empirical", "definition" or "remark"; unless given, empirical if there
+            is `enough` or a mean in the rule, else an identity.
 
     Example:
         >>> stated = Stated("V0", "one and one is two", "Sec. 1", 2, "error < 1e-10")
@@ -143,6 +248,8 @@ class Stated:
         'holds'
         >>> stated.judge(error=0.1).verdict
         'fails'
+        >>> Stated("V0", "it gains", "Fig. 1", "+1", "mean(gain) > 0").judge(gain=[1, -1]).verdict
+        'inconclusive'
     """
 
     id: str
@@ -151,33 +258,63 @@ class Stated:
     paper: Any
     rule: str
     enough: str = ""
+    effect: str = ""
+    kind: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            open_ended = self.enough or "mean(" in self.rule
+            object.__setattr__(self, "kind", "empirical" if open_ended else "identity")
+        if self.kind not in ("identity", "empirical", "definition", "remark"):
+            raise InputError(f"`Stated({self.id!r})` is of no known kind: {self.kind!r}.")
+        if self.kind == "identity" and (self.enough or "mean(" in self.rule):
+            raise InputError(
+                f"the identity `{self.id}` needs a rule without `enough` and `mean`; received "
+                f"`{self.text}`: it can never be inconclusive."
+            )
+
+    @property
+    def text(self) -> str:
+        """The whole rule, as a record holds it."""
+        return _with(self.rule, self.enough, self.effect)
 
     def judge(self, **ours: Any) -> Claim:
-        """The claim with its verdict, from numbers by name."""
-        verdict = "holds" if satisfied(self.rule, ours) else "fails"
-        if self.enough and not satisfied(self.enough, ours):
-            verdict = "inconclusive"
-        rule = _with(self.rule, self.enough)
-        return Claim(self.id, self.says, self.where, self.paper, ours, rule, verdict)
+        """Return the claim with its verdict, from numbers by name.
+
+        The mean and standard error of every `mean(name)` of the rule are added to them.
+        """
+        verdict = judged(self.text, ours)
+        if verdict == "holds" and self.kind in ("definition", "remark"):
+            verdict = self.kind
+        return self._claim({**ours, **_spread(self.rule, ours)}, verdict)
 
     def not_run(self, why: str) -> Claim:
-        """The claim where data or hardware is missing, and which."""
-        ours, rule = {"missing": why}, _with(self.rule, self.enough)
-        return Claim(self.id, self.says, self.where, self.paper, ours, rule, "not_run")
+        """Return the claim where data or hardware is missing, and which."""
+        return self._claim({"missing": why}, "not_run")
+
+    def _claim(self, ours: dict[str, Any], verdict: str) -> Claim:
+        return Claim(
+            self.id, self.says, self.where, self.paper, ours, self.text, verdict, kind=self.kind
+        )
 
 
 @dataclass(frozen=True)
 class Erratum:
     """A statement we hold to be wrong as printed, before it is judged.
 
-    It is an `erratum` if the printed form fails *and* the corrected one holds, both measured. If
-    the printed form holds after all the paper is right: `holds`. If neither holds: `fails`.
+    It is an `erratum` (or a `typo`) if the printed form fails *and* the corrected one holds, both
+    measured. If the printed form holds after all the paper is right: `holds`. If neither holds:
+    `fails`.
 
     Args:
         id, where: see `Claim`.
         printed, corrected: the two forms, one sentence each.
         printed_rule, corrected_rule: what the numbers of each must obey.
         enough: what the corrected numbers must obey to judge at all, as for `Stated`.
+        quote: the paper's sentence, word for word (formulas in plain text).
+        why: why the sentence cannot be read so that it is right.
+        kind: "erratum", a mathematical error, or "typo", a slip of the pen that the paper itself
+            contradicts elsewhere or never uses.
 
     Example:
         >>> wrong = Erratum("V0", "Sec. 1", "1+1=3", "error < 1e-10", "1+1=2", "error < 1e-10")
@@ -192,14 +329,23 @@ class Erratum:
     corrected: str
     corrected_rule: str
     enough: str = ""
+    quote: str = ""
+    why: str = ""
+    kind: str = "erratum"
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("erratum", "typo"):
+            raise InputError(f"`Erratum({self.id!r})` is of no known kind: {self.kind!r}.")
 
     def judge(self, printed: Numbers, corrected: Numbers) -> Claim:
-        """The claim with its verdict, from the numbers of both forms."""
+        """Return the claim with its verdict, from the numbers of both forms."""
         right = satisfied(self.printed_rule, printed)
         mended = satisfied(self.corrected_rule, corrected)
-        verdict = "holds" if right else "erratum" if mended else "fails"
+        verdict = "holds" if right else self.kind if mended else "fails"
         if self.enough and not satisfied(self.enough, corrected):
             verdict = "inconclusive"
+        said = {"quote": self.quote, "why": self.why}
+        wrong = _form(self.printed, printed, self.printed_rule, right)
         return Claim(
             id=self.id,
             statement=f"Printed: {self.printed} Corrected: {self.corrected}",
@@ -211,13 +357,71 @@ class Erratum:
                 self.enough,
             ),
             verdict=verdict,
-            printed=_form(self.printed, printed, self.printed_rule, right),
+            printed=wrong | {name: text for name, text in said.items() if text},
             corrected=_form(self.corrected, corrected, self.corrected_rule, mended),
+            kind=self.kind,
         )
 
 
-def _with(rule: str, enough: str) -> str:
-    return f"{rule} (to judge at all: {enough})" if enough else rule
+@dataclass(frozen=True)
+class Remark:
+    """A remark of ours that the paper does not make, before it is judged.
+
+    It names a form that one might expect, or implement, and the one that holds. It is a `remark` if
+    the first fails and the second holds, both measured; otherwise it `fails`.
+
+    Args:
+        id, where: see `Claim`.
+        expected, says: the two forms, one sentence each.
+        expected_rule, rule: what the numbers of each must obey.
+        enough: what the numbers of the second must obey to judge at all, as for `Stated`.
+
+    Example:
+        >>> ours = Remark("V0", "Sec. 1", "1+1=3", "error < 1e-10", "1+1=2", "error < 1e-10")
+        >>> ours.judge(expected={"error": 1.0}, ours={"error": 0.0}).verdict
+        'remark'
+    """
+
+    id: str
+    where: str
+    expected: str
+    expected_rule: str
+    says: str
+    rule: str
+    enough: str = ""
+    kind: str = "remark"
+
+    def judge(self, expected: Numbers, ours: Numbers) -> Claim:
+        """Return the claim with its verdict, from the numbers of both forms."""
+        wrong = not satisfied(self.expected_rule, expected)
+        verdict = "remark" if wrong and satisfied(self.rule, ours) else "fails"
+        if self.enough and not satisfied(self.enough, ours):
+            verdict = "inconclusive"
+        return Claim(
+            id=self.id,
+            statement=f"One might expect: {self.expected} Measured: {self.says}",
+            where=self.where,
+            paper="not said",
+            ours=dict(ours),
+            rule=_with(f"{self.rule}; expected fails {self.expected_rule}", self.enough),
+            verdict=verdict,
+            expected=_form(self.expected, expected, self.expected_rule, not wrong),
+            kind=self.kind,
+        )
+
+
+def _with(rule: str, enough: str, effect: str = "") -> str:
+    rule = f"{rule}{_EFFECT}{effect})" if effect else rule
+    return f"{rule}{_ENOUGH}{enough})" if enough else rule
+
+
+def _spread(rule: str, ours: Numbers) -> dict[str, float]:
+    """The mean and standard error of the lists whose mean a rule takes."""
+    spread: dict[str, float] = {}
+    for name in re.findall(r"mean\((\w+)\)", rule):
+        over = interval(_numbers(name, rule, ours))
+        spread |= {f"{name}_mean": over.mean, f"{name}_se": over.error}
+    return spread
 
 
 def _form(says: str, ours: Numbers, rule: str, holds: bool) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from chiaroscuro import InputError
 
 __all__ = ["SCALES", "Keep", "Lab", "at_once", "chosen", "found"]
 
-SCALES = ("quick", "laptop", "paper")
+SCALES = ("quick", "laptop", "long", "paper")
+"""Seconds, minutes, hours on two cores, and the paper's own numbers."""
 
 Keep = Callable[[str, Callable[[], Any]], Any]
 """`keep(name, piece)`: the stored value of that piece of a run, or `piece()` (and store it)."""
@@ -53,12 +54,16 @@ class Lab:
 
     @property
     def module(self) -> ModuleType:
-        """The lab itself: `Settings`, `QUICK`, `LAPTOP`, `PAPER`, `run`, `claims`, `figures`."""
+        """The lab itself: `Settings`, `QUICK`, `LAPTOP`, `PAPER`, `run`, `claims`, `figure`."""
         return importlib.import_module(f"chiaroscuro.labs.{self.paper}.{self.name}")
 
     def settings(self, scale: str) -> Any:
-        """The preset of a scale, one of `SCALES`."""
-        return getattr(self.module, scale.upper())
+        """The preset of a scale, one of `SCALES`.
+
+        A lab that gains nothing from hours has no `LONG`: there it runs at its laptop scale.
+        """
+        missing = scale == "long" and not hasattr(self.module, "LONG")
+        return getattr(self.module, "LAPTOP" if missing else scale.upper())
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -86,7 +91,7 @@ def _read(path: Path) -> Lab:
         for call in ast.walk(tree)
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Name)
-        and call.func.id in ("Stated", "Erratum")
+        and call.func.id in ("Stated", "Erratum", "Remark")
         and call.args
         and isinstance(call.args[0], ast.Constant)
     ]

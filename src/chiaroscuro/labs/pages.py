@@ -1,9 +1,11 @@
-"""The pages `claims.md` and `gallery.md`, made of the results that are kept beside them.
+"""Write the pages `claims.md` and `gallery.md` from the results kept beside them.
 
-    python -m chiaroscuro.labs.pages docs
+    python -m chiaroscuro.labs.pages docs                 both pages
+    python -m chiaroscuro.labs.pages docs judge           judge the kept numbers by today's rules
+    python -m chiaroscuro.labs.pages docs draw [LAB ...]  redraw figures from the kept curves
 
 reads `docs/results/<scale>/<paper>/<lab>.json`, as `chiaro reproduce --out docs/results` leaves
-them, and writes both pages. A test compares the pages with the results.
+them. A test compares the pages with the results.
 """
 
 from __future__ import annotations
@@ -11,18 +13,25 @@ from __future__ import annotations
 import ast
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from chiaroscuro import InputError
-from chiaroscuro.labs.claim import VERDICTS, Claim
-from chiaroscuro.labs.lab import Lab, found
-from chiaroscuro.labs.show import brief, tally
+from chiaroscuro.labs import style
+from chiaroscuro.labs.claim import Claim, Erratum, Remark, Stated
+from chiaroscuro.labs.lab import SCALES, Lab, chosen, found
+from chiaroscuro.labs.reproduce import draw, written
+from chiaroscuro.labs.show import brief, numbers, tally
 
-__all__ = ["claims_page", "gallery_page", "main", "results", "title"]
+__all__ = [
+    "claims_page", "counts", "gallery_page", "judge_again", "main", "redraw", "results", "title"
+]  # fmt: skip
 
-SCALE, WHOLE = "laptop", "paper"
-"""The scale that is judged here, and that of the papers, shown beside it where it was run."""
+SCALE = "laptop"
+"""The scale that is judged here."""
+BESIDE = {"long": "at the scale `long`", "paper": "at the paper's own scale"}
+"""Other scales, shown beside it where they were run."""
 HERE = Path(__file__).parent
 _MARK = {
     "holds": "holds",
@@ -30,11 +39,41 @@ _MARK = {
     "erratum": "*erratum*",
     "inconclusive": "inconclusive",
     "not_run": "not run",
+    "typo": "typo",
+    "remark": "remark (ours)",
+    "definition": "definition",
 }
+FIRST = (
+    (
+        "tsne",
+        "Fig. 1 of calder2025",
+        "t-SNE of MNIST pixels (clusters by class), of CIFAR-10 pixels (none) and of a SimCLR "
+        "embedding of CIFAR-10 (clear clusters)",
+    ),
+    (
+        "strength",
+        "Fig. 1 of cosentino2022",
+        "the effective rank of the projector falls with the strength of augmentation (about 128, "
+        "60, 20 for small, moderate, large) while the accuracy of the encoder rises",
+    ),
+    (
+        "pictures",
+        "Table 1 of tan2024",
+        "CIFAR-10, CIFAR-100 and TinyImageNet: kernels of Kernel-InfoNCE mostly 0.4 to 4.1 points "
+        "above SimCLR, the simple sum best on average",
+    ),
+    (
+        "words",
+        "Fig. 9 of semantic2025",
+        "artificial synonyms converge to a small distance, natural synonyms lie in between, "
+        "unrelated words stay apart",
+    ),
+)
+"""The figures a reader of the papers looks for first: the lab, the place, and what it shows."""
 
 
 def results(folder: Path, scale: str = SCALE) -> dict[Lab, dict[str, Any] | None]:
-    """Every lab with what was kept of its run at a scale, or None."""
+    """Return every lab with what was kept of its run at a scale, or None."""
     kept: dict[Lab, dict[str, Any] | None] = {}
     for lab in found():
         path = folder / scale / lab.paper / f"{lab.name}.json"
@@ -42,37 +81,101 @@ def results(folder: Path, scale: str = SCALE) -> dict[Lab, dict[str, Any] | None
     return kept
 
 
+def counts(rows: Iterable[dict[str, Any]]) -> str:
+    """Return how many claims of each kind there are, and their verdicts.
+
+    Example:
+        >>> row = {"kind": "empirical", "verdict": "holds"}
+        >>> counts([row, row, {"kind": "identity", "verdict": "holds"}])
+        '1 identity, all verified; 2 empirical claims: 2 hold'
+    """
+    by = {kind: [row["verdict"] for row in rows if row["kind"] == kind] for kind in _KINDS}
+    said = []
+    if own := by["identity"]:
+        wrong = sum(verdict != "holds" for verdict in own)
+        word = "identity" if len(own) == 1 else "identities"
+        said.append(f"{len(own)} {word}, {f'{wrong} not' if wrong else 'all'} verified")
+    if own := by["empirical"]:
+        words = {"holds": "hold", "fails": "fail", "not_run": "not run"}
+        each = ", ".join(
+            f"{own.count(verdict)} {words.get(verdict, verdict)}"
+            for verdict in ("holds", "fails", "inconclusive", "not_run")
+            if verdict in own
+        )
+        said.append(f"{len(own)} empirical claim{'s' * (len(own) > 1)}: {each}")
+    for kind, one, many in (
+        ("erratum", "erratum", "errata"),
+        ("typo", "typo", "typos"),
+        ("remark", "remark of ours", "remarks of ours"),
+        ("definition", "definition", "definitions"),
+    ):
+        own = by[kind]
+        if shown := own.count(kind):
+            said.append(f"{shown} {one if shown == 1 else many}")
+        others = tally([verdict for verdict in own if verdict != kind])
+        if others:
+            said.append(f"of supposed {many} not confirmed: {others}")
+    return "; ".join(said)
+
+
+_KINDS = ("identity", "empirical", "erratum", "typo", "remark", "definition")
+
+
 def claims_page(folder: Path) -> str:
-    """All claims with verdict, the paper's value, ours, seeds, seconds and command."""
-    kept, whole = results(folder), results(folder, WHOLE)
+    """Return all claims with verdict, the paper's value, ours, seeds, seconds and command."""
+    kept = results(folder)
+    beside = {scale: results(folder, scale) for scale in BESIDE}
     rows = [claim for record in kept.values() if record for claim in record["claims"]]
-    counts = tally([row["verdict"] for row in rows])
     lines = [
         "# Claims",
         "",
         "<!-- made by `make pages` from docs/results; do not edit -->",
         "",
-        f"What the papers claim, judged at the scale `{SCALE}`: {counts or 'nothing yet'}.",
+        f"**At the scale `{SCALE}`: {counts(rows) or 'nothing yet'}.**",
         "",
-        "Verdicts: " + ", ".join(_MARK[verdict] for verdict in VERDICTS) + ". A rule was written",
-        "down before the run, and the JSON of each run holds it with the numbers; where a pilot at",
-        "another scale or seed changed a rule, the header of the lab says so. *Erratum*: the",
-        "statement as printed fails and the corrected one holds, both measured. Seconds are of one",
-        "thread on a busy machine.",
+        "An *identity* is mathematics, verified to 1e-10 unless its rule says otherwise. An",
+        "*empirical* claim is decided by a measurement: `mean(gain) > 0` asks that the whole 95 %",
+        "interval of the mean over seeds (Student's t) obeys. Where the interval holds both the",
+        "bound and the paper's effect, the runs are too few to tell and the claim is",
+        "*inconclusive*; where it holds the bound but not the paper's effect, the claim fails.",
+        "A comparison without `mean` is asked of every number. An *erratum* is a mathematical",
+        "statement that fails as printed while the corrected one holds, both measured; they are",
+        "listed [below](#errata) with the sentence and why it cannot be read otherwise. A *typo*",
+        "is a slip of the pen. A *remark* is ours: the paper does not say the opposite. A",
+        "*definition* cannot be refuted by an experiment. None of these counts as a hold.",
+        "",
+        "A rule was written down before the run, and the JSON of each run holds it with the",
+        "numbers and the curves of the figure; where a pilot at another scale or seed changed a",
+        "rule, the header of the lab says so. Seconds are of one thread on a busy machine.",
     ]
     for paper in dict.fromkeys(lab.paper for lab in kept):
         own = [record for lab, record in kept.items() if lab.paper == paper and record]
-        verdicts = tally([row["verdict"] for record in own for row in record["claims"]])
-        lines += ["", f"## {paper}", "", f"{title(paper)}: {verdicts or 'nothing yet'}."]
+        said = counts([row for record in own for row in record["claims"]])
+        lines += ["", f"## {paper}", "", f"{title(paper)}: {said or 'nothing yet'}."]
         for lab, record in kept.items():
             if lab.paper == paper:
                 lines += ["", f"### {', '.join(lab.topics)}: {lab.title}", "", *_lab(lab, record)]
-                lines += _whole(lab, whole[lab])
-    return "\n".join(lines) + "\n"
+                for scale, others in beside.items():
+                    lines += _other(lab, others[lab], scale)
+    return "\n".join([*lines, "", *_errata(rows)]) + "\n"
+
+
+def _errata(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Every erratum: the sentence, why it cannot be read otherwise, the counterexample."""
+    lines = ["## Errata", "", "| claim | the paper says | why no other reading | counterexample |"]
+    lines += ["|---|---|---|---|"]
+    for row in rows:
+        if row["verdict"] == "erratum":
+            wrong = row["printed"]
+            said = f"{row['where']}: “{wrong['quote']}”" if "quote" in wrong else row["where"]
+            shown = f"{wrong['says']} Measured: {numbers(wrong['ours'])}."
+            cells = (row["id"], said, wrong.get("why", ""), shown)
+            lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    return lines
 
 
 def title(paper: str) -> str:
-    """What a paper is about, from the first line of its folder's header.
+    """Return what a paper is about, from the first line of its folder's header.
 
     Example:
         >>> title("tan2024")
@@ -104,19 +207,19 @@ def _lab(lab: Lab, record: dict[str, Any] | None) -> list[str]:
             claim.rule,
         )
         table.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
-    said = [*came_out(lab), f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
+    said = [*discussed(lab), f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
     return [*table, *(line for paragraph in said for line in ("", paragraph))]
 
 
-def _whole(lab: Lab, record: dict[str, Any] | None) -> list[str]:
-    """The verdicts at the paper's own scale, where it was run."""
+def _other(lab: Lab, record: dict[str, Any] | None, scale: str) -> list[str]:
+    """The verdicts at another scale, where it was run."""
     if record is None:
         return []
-    table = ["| at the paper's own scale | verdict | ours |", "|---|---|---|"]
+    table = [f"| {BESIDE[scale]} | verdict | ours |", "|---|---|---|"]
     for claim in (Claim(**row) for row in record["claims"]):
         cells = (claim.id, _MARK[claim.verdict], brief(claim))
         table.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
-    command = f"`chiaro reproduce {lab.name} --scale {WHOLE}`"
+    command = f"`chiaro reproduce {lab.name} --scale {scale}`"
     return ["", *table, "", f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
 
 
@@ -125,17 +228,17 @@ def _seeds(record: dict[str, Any]) -> str:
     return f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
 
 
-def came_out(lab: Lab) -> list[str]:
-    """What the header of a lab says of its results: the paragraph that begins `What came out.`
+def discussed(lab: Lab) -> list[str]:
+    """Return what the header of a lab says of its results: the paragraph that begins `Results.`
 
     Example:
-        >>> came_out(next(lab for lab in found() if lab.name == "atoms"))
+        >>> discussed(next(lab for lab in found() if lab.name == "atoms"))
         []
     """
     path = HERE / lab.paper / f"{lab.name}.py"
     header = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     paragraphs = (" ".join(text.split()) for text in header.split("\n\n"))
-    return [text for text in paragraphs if text.startswith("What came out.")]
+    return [text for text in paragraphs if text.startswith("Results.")]
 
 
 def _cell(text: str) -> str:
@@ -143,27 +246,48 @@ def _cell(text: str) -> str:
 
 
 def gallery_page(folder: Path) -> str:
-    """All figures, each with the claims it shows."""
+    """Return all figures, each with the claims it shows; the four best known first."""
+    kept = results(folder)
+    beside = {scale: results(folder, scale) for scale in BESIDE}
     lines = ["# Gallery", "", "<!-- made by `make pages` from docs/results; do not edit -->"]
     lines += [
         "",
         f"One figure a lab, at the scale `{SCALE}`. What the verdicts mean, and the rules",
+        "and numbers behind them, is on the page of [claims](claims.md).",
+        "",
+        "## The figures to look for first",
     ]
-    lines += ["and numbers behind them, is on the page of [claims](claims.md)."]
+    for name, place, shows in FIRST:
+        lab = next(lab for lab in kept if lab.name == name)
+        best = next((s for s in ("paper", "long") if beside[s][lab]), SCALE)
+        record = kept[lab] if best == SCALE else beside[best][lab]
+        if record is None:
+            continue
+        lines += ["", f"### {place}", "", f"*The paper*: {shows}.", ""]
+        lines += [f"*Here* (scale `{best}`): {_verdicts(record)}.", ""]
+        lines += [text.removeprefix("Results. ") for text in discussed(lab)]
+        lines += ["", *_shown(lab, record, best)]
     papers: list[str] = []
-    whole = results(folder, WHOLE)
-    for lab, record in results(folder).items():
+    for lab, record in kept.items():
         if record is None:
             continue
         if lab.paper not in papers:
             papers.append(lab.paper)
             lines += ["", f"## {lab.paper}", "", f"{title(lab.paper)}."]
-        verdicts = tally([row["verdict"] for row in record["claims"]])
         lines += ["", f"### {lab.name}: {lab.title}", ""]
-        lines += [f"{', '.join(lab.topics)}: {verdicts}.", "", *_shown(lab, record, SCALE)]
-        if large := whole[lab]:
-            lines += ["", "At the paper's own scale:", "", *_shown(lab, large, WHOLE)]
+        lines += [f"{', '.join(lab.topics)}: {counts(record['claims'])}.", ""]
+        lines += _shown(lab, record, SCALE)
+        for scale, others in beside.items():
+            if large := others[lab]:
+                words = BESIDE[scale][0].upper() + BESIDE[scale][1:]
+                lines += ["", f"{words}:", "", *_shown(lab, large, scale)]
     return "\n".join(lines) + "\n"
+
+
+def _verdicts(record: dict[str, Any]) -> str:
+    """The empirical claims of a record with their verdicts."""
+    own = [row for row in record["claims"] if row["kind"] == "empirical"]
+    return ", ".join(f"{row['id']} {_MARK[row['verdict']]}" for row in own)
 
 
 def _shown(lab: Lab, record: dict[str, Any], scale: str) -> list[str]:
@@ -171,13 +295,86 @@ def _shown(lab: Lab, record: dict[str, Any], scale: str) -> list[str]:
     return [f"![{lab.title}](results/{scale}/{lab.paper}/{name})" for name in names]
 
 
-def main(docs: str = "docs") -> None:
-    """Write both pages into the folder `docs`."""
+def judge_again(folder: Path) -> list[str]:
+    """Judge the kept numbers by the rules the labs have now; return what changed or cannot be.
+
+    A claim whose rule asks for a number that the record lacks, or that is new, needs a run.
+    """
+    said = []
+    for scale in SCALES:
+        for lab, record in results(folder, scale).items():
+            if record is None:
+                continue
+            rows, before = [], {row["id"]: row for row in record["claims"]}
+            for stated in lab.module.CLAIMS:
+                row = before.get(stated.id)
+                claim = None if row is None else _judged_again(stated, row)
+                if claim is None:
+                    said.append(f"{scale}/{lab.name}: {stated.id} needs a run")
+                    rows += [row] if row else []
+                    continue
+                rows.append(claim.record())
+                if row and row["verdict"] != claim.verdict:
+                    said.append(
+                        f"{scale}/{lab.name}: {stated.id} {row['verdict']} -> {claim.verdict}"
+                    )
+            record["claims"] = rows
+            path = folder / scale / lab.paper / f"{lab.name}.json"
+            path.write_text(written(record), encoding="utf-8")
+    return said
+
+
+def _judged_again(stated: Stated | Erratum | Remark, row: dict[str, Any]) -> Claim | None:
+    """The claim by its rule of today, from the numbers of a record; None if one is missing."""
+    try:
+        if isinstance(stated, Erratum | Remark):
+            first = row["expected"] if "expected" in row else row["printed"]
+            return stated.judge(_numbers(first["ours"]), _numbers(row["ours"]))
+        if "missing" in row["ours"]:
+            return stated.not_run(row["ours"]["missing"])
+        before = row["printed"]["ours"] if "printed" in row else {}
+        return stated.judge(**_numbers({**before, **row["ours"]}))
+    except (InputError, KeyError):
+        return None
+
+
+def _numbers(ours: dict[str, Any]) -> dict[str, Any]:
+    """Kept numbers as they were measured: JSON has no NaN, it is kept as a word."""
+    odd = ("nan", "inf", "-inf")
+    return {
+        name: [float(x) if x in odd else x for x in value]
+        if isinstance(value, list)
+        else (float(value) if value in odd else value)
+        for name, value in ours.items()
+        if not (name.endswith(("_se", "_mean")) and name.rpartition("_")[0] in ours)
+    }
+
+
+def redraw(folder: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Draw the figures of kept results again, from the curves in their JSON."""
+    paths = []
+    labs = chosen(names) if names else found()
+    for scale in SCALES:
+        for lab, record in results(folder, scale).items():
+            if lab in labs and record and "result" in record and style.available():
+                stem = folder / scale / lab.paper / lab.name
+                paths += draw(lab, record["result"], stem)
+    return paths
+
+
+def main(docs: str = "docs", task: str = "pages", *names: str) -> None:
+    """Write both pages into the folder `docs`; before that judge again, or draw again."""
     folder = Path(docs)
     if not (folder / "results").is_dir():
         raise InputError(
             f"the pages need results in `{folder / 'results'}`; there is no such folder."
         )
+    if task not in ("pages", "judge", "draw"):
+        raise InputError(f"the pages know the tasks pages, judge and draw; received {task!r}.")
+    if task == "judge":
+        print("\n".join(judge_again(folder / "results")))
+    if task == "draw":
+        print("\n".join(f"figure: {path}" for path in redraw(folder / "results", names)))
     for name, page in (("claims", claims_page), ("gallery", gallery_page)):
         path = folder / f"{name}.md"
         path.write_text(page(folder / "results"), encoding="utf-8")

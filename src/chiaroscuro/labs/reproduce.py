@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import platform
 import signal
 import tempfile
@@ -24,7 +25,7 @@ from chiaroscuro.labs.lab import SCALES, Lab, chosen, found
 from chiaroscuro.labs.pieces import Pieces
 from chiaroscuro.labs.show import Show
 
-__all__ = ["FORMAT", "Report", "reproduce"]
+__all__ = ["FORMAT", "Report", "compact", "draw", "reproduce", "written"]
 
 FORMAT = 1
 """Of a lab's JSON file."""
@@ -74,18 +75,20 @@ def reproduce(
 
     Args:
         what: labs' names, papers' keys or claims' ids (`"V4"`); all labs unless given.
-        scale: "quick" (seconds), "laptop" (minutes) or "paper" (the paper's own numbers).
+        scale: "quick" (seconds), "laptop" (minutes), "long" (hours on two cores, over several
+            sittings) or "paper" (the paper's own numbers).
         seed: the first of the seeds; the preset's own unless given.
-        out: the folder for `<scale>/<paper>/<lab>` `.json`, `.data.json`, `.png` and `.svg`. A run
-            that is stopped goes on from its pieces there. None writes nothing.
+        out: the folder for `<scale>/<paper>/<lab>` `.json` (claims, and the curves of the figure
+            to four digits), `.data.json` (everything), `.png` and `.svg`. A run that is stopped
+            goes on from its pieces there. None writes nothing.
         show: where progress goes.
         jobs: labs at the same time, each in a process of its own with one thread. Python starts
             them afresh: a script that asks for several needs `if __name__ == "__main__":`.
 
     Example:
         >>> (report,) = reproduce("V4")
-        >>> {claim.verdict for claim in report.claims} <= {"holds", "erratum"}
-        True
+        >>> any(claim.verdict == "fails" for claim in report.claims)
+        False
     """
     if scale not in SCALES:
         raise InputError(f"`scale` needs one of {', '.join(SCALES)}; received {scale!r}.")
@@ -181,10 +184,38 @@ def _one(
     stem.with_name(f"{lab.name}.data.json").write_text(json.dumps(result), encoding="utf-8")
     files = tuple(path.name for path in draw(lab, result, stem)) if style.available() else ()
     report = dataclasses.replace(report, files=files)
-    text = json.dumps({"format": FORMAT, **report.record(), **_around(report)}, indent=1)
-    stem.with_name(f"{lab.name}.json").write_text(text + "\n", encoding="utf-8")
+    curves = getattr(lab.module, "curves", lambda result: result)(result)
+    record = {"format": FORMAT, **report.record(), **_around(report), "result": compact(curves)}
+    stem.with_name(f"{lab.name}.json").write_text(written(record), encoding="utf-8")
     pieces.clear()
     return report
+
+
+def compact(value: Any) -> Any:
+    """Return results as a record keeps them for its figure: four digits of each number.
+
+    Example:
+        >>> compact({"loss": [1.23456789, float("nan")], "steps": 12345})
+        {'loss': [1.235, None], 'steps': 12345}
+    """
+    match value:
+        case dict():
+            return {name: compact(one) for name, one in value.items()}
+        case list() | tuple():
+            return [compact(one) for one in value]
+        case float():
+            return float(f"{value:.4g}") if math.isfinite(value) else None
+    return value
+
+
+def written(record: dict[str, Any]) -> str:
+    """Return a record as text: a line a number, but the curves of the figure on one line."""
+    rest = {name: value for name, value in record.items() if name != "result"}
+    text = json.dumps(rest, indent=1)
+    if "result" in record:
+        line = json.dumps(record["result"], separators=(",", ":"))
+        text = f'{text[:-2]},\n "result": {line}\n}}'
+    return text + "\n"
 
 
 def draw(lab: Lab, result: Any, stem: Path) -> list[Path]:

@@ -11,7 +11,10 @@ from chiaroscuro.labs.lab import Lab
 
 __all__ = ["Show", "brief", "tally"]
 
-_COLOUR = {"holds": 32, "fails": 31, "erratum": 35, "inconclusive": 33, "not_run": 90}
+_COLOUR = {
+    "holds": 32, "fails": 31, "inconclusive": 33, "erratum": 35, "typo": 35, "remark": 36,
+    "definition": 90, "not_run": 90,
+}  # fmt: skip
 _WIDTH = 12
 
 
@@ -60,10 +63,12 @@ class Show:
 
 
 def brief(claim: Claim) -> str:
-    """What was measured, in one line; of an erratum both forms."""
+    """What was measured, in one line; of an erratum or a remark both forms."""
     if claim.printed is not None and claim.corrected is not None:
         both = (numbers(claim.printed["ours"]), numbers(claim.corrected["ours"]))
         return "printed: {}; corrected: {}".format(*both)
+    if claim.expected is not None:
+        return f"expected: {numbers(claim.expected['ours'])}; measured: {numbers(claim.ours)}"
     return numbers(claim.ours)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "GREY", "animate", "available", "canvas", "drawn", "label", "save"]
+__all__ = ["COLOURS", "GREY", "animate", "available", "canvas", "drawn", "label", "patch", "save"]
 
 COLOURS, GREY = figures.COLOURS, figures.GREY
 available, canvas, save = figures.available, figures.canvas, figures.save
@@ -49,6 +49,13 @@ def label(axis: Axes, x: str, y: str, title: str = "") -> None:
     axis.set_ylabel(y)
     if title:
         axis.set_title(title, loc="left")
+
+
+def patch(colour: str, text: str) -> Any:
+    """Return an entry of a legend: a filled square and its text."""
+    from matplotlib.patches import Patch
+
+    return Patch(color=colour, alpha=0.6, label=text)
 
 
 def animate(frames: Iterable[Figure], path: Path, milliseconds: int = 120) -> None:

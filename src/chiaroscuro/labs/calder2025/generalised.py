@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Keep, Remark, Stated, at_once, style
 
 __all__ = [
     "CLAIMS",
@@ -53,9 +53,9 @@ WEIGHTED = Stated(
     "related to eq. (1)",
     "error < 1e-10",
 )
-CONSTANT = Erratum(
+CONSTANT = Remark(
     "V1.constant",
-    "after Def. 2.1: consistent with the original NT-Xent",
+    "after Def. 2.1: the formulation remains consistent with the NT-Xent cost",
     "eq. (4) differs from eq. (1), or from NT-Xent, by a constant.",
     "spread_eq1 < 1e-10 and spread_nt_xent < 1e-10",
     "it differs by a constant, log n, from InfoNCE with the positive weighted n+1.",
@@ -187,8 +187,8 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         NAIVE.judge(error=result["naive"]),
         WEIGHTED.judge(error=result["identity"]),
         CONSTANT.judge(
-            printed={"spread_eq1": spread["eq1"], "spread_nt_xent": spread["nt_xent"]},
-            corrected={"spread": spread["weighted"]},
+            expected={"spread_eq1": spread["eq1"], "spread_nt_xent": spread["nt_xent"]},
+            ours={"spread": spread["weighted"]},
         ),
     ]
 

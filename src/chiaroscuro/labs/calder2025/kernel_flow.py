@@ -6,10 +6,11 @@ One step of gradient descent of size lr on the weights moves the outputs by -lr 
 of second order: relative to the movement, the error of that prediction falls linearly with lr.
 Three networks and four losses are tried.
 
-Errata. Eq. (11) is for a loss (1/n) sum_i L(z_i), with grad L of one term. A contrastive loss does
-not separate: there the gradient is that of the total loss and no further 1/n appears. Remark 4.2
-sets K_ij to identity matrices to obtain eq. (13); eq. (11) then gives the mean gradient to every
-point. What gives eq. (13) is K_ij = n delta_ij I.
+Errata, typos and remarks of ours (each claim says which). Eq. (11) is for a loss (1/n) sum_i
+L(z_i), with grad L of one term. A contrastive loss does not separate: there the gradient is that of
+the total loss and no further 1/n appears. Remark 4.2 sets K_ij to identity matrices to obtain eq.
+(13); eq. (11) then gives the mean gradient to every point. What gives eq. (13) is K_ij = n delta_ij
+I.
 
 Letters: the step sigma is lr. Deviations: none.
 """
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Keep, Remark, Stated, at_once, style
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -36,20 +37,21 @@ LINEAR = Stated(
     "slope 1",
     "slope > 0.9 and slope < 1.1 and smallest_error < 1e-3",
 )
-SEPARABLE = Erratum(
+SEPARABLE = Remark(
     "V5.separable",
-    "Prop. 4.1, eq. (11), applied to a contrastive loss",
-    "z_i' = -(1/n) sum_j K_ij grad_j L, L the contrastive loss.",
+    "Prop. 4.1, eq. (11), with the contrastive loss in place of a mean over samples",
+    "z_i' = -(1/n) sum_j K_ij dL/dz_j, with the partial derivatives of the contrastive loss.",
     "error < 1e-3",
-    "z_i' = -sum_j K_ij grad_j L, L the contrastive loss.",
+    "with the gradient of eq. (7), n times the partial derivative, eq. (11) is exact: z_i' = "
+    "-sum_j K_ij dL/dz_j.",
     "error < 1e-3",
 )
-IDENTITY = Erratum(
+IDENTITY = Remark(
     "V5.identity",
-    "Remark 4.2, eq. (13)",
-    "with K_ij = I for all i, j eq. (11) is z_i' = -grad L(z_i).",
+    "Remark 4.2, eq. (13): K_ij set to identity matrices",
+    "K_ij = I for all i, j gives eq. (13).",
     "error < 1e-10",
-    "with K_ij = n delta_ij I eq. (11) is z_i' = -grad L(z_i).",
+    "K_ij = n delta_ij I does: identity matrices on the diagonal, in the units of eq. (7).",
     "error < 1e-10",
 )
 CLAIMS = (LINEAR, SEPARABLE, IDENTITY)
@@ -169,11 +171,11 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     return [
         LINEAR.judge(slope=[slope(steps, row["total"]) for row in rows], smallest_error=last),
         SEPARABLE.judge(
-            printed={"error": [row["over n"][-1] for row in rows]}, corrected={"error": last}
+            expected={"error": [row["over n"][-1] for row in rows]}, ours={"error": last}
         ),
         IDENTITY.judge(
-            printed={"error": [row["printed"] for row in result["remark"]]},
-            corrected={"error": [row["corrected"] for row in result["remark"]]},
+            expected={"error": [row["printed"] for row in result["remark"]]},
+            ours={"error": [row["corrected"] for row in result["remark"]]},
         ),
     ]
 

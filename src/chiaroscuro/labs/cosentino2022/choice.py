@@ -16,7 +16,7 @@ shortfall in accuracy of each set is given beside it. The best strength is the b
 rows, so that 1 cannot be exceeded. Where the default is the best on every set there is no gain to
 recover, and nothing is judged. A control: one strength for all sets, taken on the same half.
 
-What came out. By the number asked for it holds: the rule taken, the largest effective rank of the
+Results. By the number asked for it holds: the rule taken, the largest effective rank of the
 encoder on its own views, recovers 94 % on the held-out sets. But it chooses nothing: it takes the
 smallest strength, 0.05, on all eight sets, and one constant strength taken on the same half
 recovers exactly as much, which is why G2.constant, a rule added after the run, fails. On digits and
@@ -56,10 +56,11 @@ __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure",
 CHOICE = Stated(
     "G2.choice",
     "a measure without labels, proposed on half of the data sets, chooses strengths on the others "
-    "that recover at least 0.8 of what the best strength gains over the default",
+    "that recover at least 0.8 of what the best strength gains over the default, and more than one "
+    "constant strength does",
     "Fig. 1, Table 2, turned into a rule (ours)",
     "not tried there",
-    "recovered >= 0.8",
+    "recovered >= 0.8 and recovered > constant",
     enough="n_held_out >= 4 and n_seeds >= 2 and possible > 0",
 )
 SHORTFALL = Stated(
@@ -72,11 +73,12 @@ SHORTFALL = Stated(
 )
 CONSTANT = Stated(
     "G2.constant",
-    "and it recovers more than one strength for all data sets does, taken on the same half",
+    "between the worst strength of a data set and its best, it comes further than one strength for "
+    "all data sets does, taken on the same half",
     "ours",
     "not tried there",
-    "recovered > constant",
-    enough="n_held_out >= 4 and n_seeds >= 2 and possible > 0",
+    "mean(further_than_constant) > 0",
+    enough="n_held_out >= 4 and n_seeds >= 2",
 )
 CLAIMS = (CHOICE, SHORTFALL, CONSTANT)
 
@@ -328,6 +330,12 @@ def recovered(result: dict[str, Any], taken: dict[str, int]) -> float:
     return gained / most if most > 0 else 1.0 if gained == 0 else -np.inf
 
 
+def place(result: dict[str, Any], name: str, at: int) -> float:
+    """Where a strength stands between the worst of a data set, 0, and its best, 1."""
+    scores = accuracies(result, name)
+    return float((scores[at] - scores.min()) / max(scores.max() - scores.min(), 1e-12))
+
+
 def constant(result: dict[str, Any]) -> tuple[float, float]:
     """The one strength that is best on the sets for proposing, and what it recovers on the others.
 
@@ -375,19 +383,22 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         CHOICE.judge(
             recovered=share,
             possible=most,
+            constant=of_constant,
             rule_taken=said(rule),
             recovered_at_proposing=at_proposing,
             **many,
         ),
         SHORTFALL.judge(shortfall=list(shortfall.values()), **many),
         CONSTANT.judge(
-            recovered=share,
-            constant=of_constant,
+            further_than_constant=[
+                place(result, name, chosen(result, name, rule))
+                - place(result, name, result["strengths"].index(strength))
+                for name in result["held_out"]
+            ],
             constant_strength=strength,
             strengths_taken=[
                 result["strengths"][chosen(result, name, rule)] for name in result["held_out"]
             ],
-            possible=most,
             **many,
         ),
     ]

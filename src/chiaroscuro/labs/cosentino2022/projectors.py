@@ -9,7 +9,7 @@ Judged over seeds: regions that pictures visit against width and depth; the loca
 accuracy of the encoder, under MLPs on average and not under the best of them, for the best of five
 beats one by chance. The numbers are those of `chiaro diagnose RUN`.
 
-What came out. Regions grow as Sec. 5 says, until each picture has its own. G8.local_fit fails: what
+Results. Regions grow as Sec. 5 says, until each picture has its own. G8.local_fit fails: what
 an MLP leaves unexplained of delta-h locally falls with width (0.54 to 0.40) but does not pass below
 the linear projector's 0.39; two to four layers of width 128 are alike (0.44 to 0.45). G8.encoder
 fails: under MLPs the encoder is on average read as under a linear projector, within 0.3 points on
@@ -49,7 +49,7 @@ FIT = Stated(
     "on pictures, the widest and the deepest MLP fit delta-h locally better than a linear one",
     "Sec. 5, Fig. 8",
     "more refined",
-    "widest < linear and deepest < linear",
+    "mean(widest) < mean(linear) and mean(deepest) < mean(linear)",
     enough=ENOUGH,
 )
 READOUT = Stated(
@@ -57,7 +57,7 @@ READOUT = Stated(
     "the encoder under MLPs, on average, is better than under a linear projector (linear readout)",
     "Sec. 5: unlocks its expressive power",
     "improves",
-    "gain > 0",
+    "mean(gain) > 0",
     enough=ENOUGH,
 )
 CLAIMS = (REGIONS, FIT, READOUT)

@@ -8,9 +8,10 @@ the negatives of i,
 Judged: the identity, by transcription of eq. (1); the number of negatives that count, exp H(p),
 falls as beta grows; at its ends all of them count, or the hardest alone.
 
-Errata. Eq. (13) prints a minus before the second term; its own proof, eq. (15), has the plus. App.
-C calls beta the temperature and says that increasing the temperature reduces the support of the
-negatives: beta is its inverse, and with a growing temperature tau the support grows.
+Errata, typos and remarks of ours (each claim says which). Eq. (13) prints a minus before the second
+term; its own proof, eq. (15), has the plus. App. C calls beta the temperature and says that
+increasing the temperature reduces the support of the negatives: beta is its inverse, and with a
+growing temperature tau the support grows.
 
 Deviations: batches of random points and of clustered ones, not of a trained network; the identity
 holds for any.
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Erratum, Keep, Remark, Stated, at_once, style
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -37,6 +38,10 @@ SIGN = Erratum(
     "error < 1e-10",
     "loss = attraction + expected repulsion + entropy.",
     "error < 1e-10",
+    quote="- beta f_i^(1)T E[f~] + H(D_-i)",
+    why="the text after it has this term push f_i away from the others: with the printed sign "
+    "it would pull",
+    kind="typo",
 )
 SUPPORT = Stated(
     "G9.support",
@@ -52,12 +57,12 @@ LIMIT = Stated(
     "only the closest",
     "distance_from_hardest < 1e-3 and entropy < 1e-3",
 )
-TEMPERATURE = Erratum(
+TEMPERATURE = Remark(
     "G9.temperature",
-    "App. C: increasing the temperature parameter reduces the support",
-    "the support falls as the temperature tau grows.",
+    "App. C: beta is called the temperature parameter",
+    "the support falls as tau = 1/beta grows.",
     "largest_step < 0",
-    "it falls as beta = 1/tau grows.",
+    "it falls as beta grows, as the paper says: its parameter is an inverse temperature.",
     "largest_step < 0",
 )
 CLAIMS = (SIGN, SUPPORT, LIMIT, TEMPERATURE)
@@ -160,7 +165,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             distance_from_hardest=[row[-1]["from_hardest"] for row in rows],
             entropy=[row[-1]["entropy"] for row in rows],
         ),
-        TEMPERATURE.judge(printed={"largest_step": climb}, corrected={"largest_step": fall}),
+        TEMPERATURE.judge(expected={"largest_step": climb}, ours={"largest_step": fall}),
     ]
 
 

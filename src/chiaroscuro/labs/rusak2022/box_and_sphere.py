@@ -7,10 +7,10 @@ Judged: our objectives against the printed formulas, written out sample by sampl
 temperature per dimension is in the box, namely a scale of the outputs; and the limit of many
 negatives.
 
-Erratum: eq. (1) prints the limit of L - log M + log |Z| on the left and L itself, which grows with
-log M, on the right. The limit is the cross-entropy of the conditional p(z~|z) with the encoder's
-q(z~|z) = k(z~, z) / int k; on the sphere with f = g^-1 and kappa = 1/tau it is the entropy of von
-Mises and Fisher's law.
+Typo: eq. (1) prints the limit of L - log M + log |Z| on the left and L itself, which grows
+with log M, on the right. The limit is the cross-entropy of the conditional p(z~|z) with the
+encoder's q(z~|z) = k(z~, z) / int k; on the sphere with f = g^-1 and kappa = 1/tau it is the
+entropy of von Mises and Fisher's law.
 
 Deviations: none; eq. (1) is anchored at the positive x~, as printed.
 """
@@ -58,6 +58,9 @@ LIMIT = Erratum(
     "difference < 0.05",
     "it tends to the cross-entropy of p(z~|z) and q(z~|z), here an entropy.",
     "difference < 0.05",
+    quote="lim_{M->inf} L_CL - log M + log |Z| = E[-log ...] (the loss itself, with its M)",
+    why="the definition of the loss and its limit were set in one line",
+    kind="typo",
 )
 CLAIMS = (SPHERE, BOX, SCALE, LIMIT)
 

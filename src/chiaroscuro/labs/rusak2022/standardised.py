@@ -9,11 +9,11 @@ Judged over three seeds, as it comes out: the spectrum after the projector is fl
 norm, and unequal temperatures do not change it; the readout after and before the projector improves
 with unequal temperatures.
 
-Erratum: the caption of Table 2 says that removing the normalisation improves the readout; by its
-numbers (91.4 and 91.4 after, 93.0 and 92.5 before the projector) it does not, and unequal
+Remark (ours): the caption of Table 2 says that removing the normalisation improves the readout; by
+its numbers (91.4 and 91.4 after, 93.0 and 92.5 before the projector) it does not, and unequal
 temperatures with it do (92.5, 93.2). Both are checked on the printed numbers, ours stand beside.
 
-What came out. The spectra are as in Fig. 2: without the norm the effective rank of z rises by ten
+Results. The spectra are as in Fig. 2: without the norm the effective rank of z rises by ten
 to twelve of 64 (that of h from 77 to 86 of 128), and unequal temperatures change it by less than 5
 %. Table 2 does not show: with unequal temperatures the readout after the projector is 1.8 points
 below the regular row's (lower on every seed: C7.after fails), before it 0.4 (on two of three seeds:
@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Keep, Stated, at_once, style
 from chiaroscuro.labs.trained import here, scored, trained
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
@@ -46,7 +46,7 @@ SPECTRUM = Stated(
     "without the norm, z uses more dimensions (effective rank after the projector)",
     "Fig. 2",
     "substantially reduces dimensionality collapse",
-    "without_minus_regular > 0",
+    "mean(without_minus_regular) > 0",
     enough=ENOUGH,
 )
 SAME = Stated(
@@ -54,7 +54,7 @@ SAME = Stated(
     "unequal temperatures do not influence the spectrum (effective ranks within a tenth)",
     "Sec. 4.2",
     "does not influence the spectrum",
-    "relative_change < 0.1",
+    "mean(relative_change) < 0.1",
     enough=ENOUGH,
 )
 AFTER = Stated(
@@ -62,7 +62,8 @@ AFTER = Stated(
     "without the norm and with unequal temperatures the readout after the projector improves",
     "Table 2",
     "91.4 to 92.5",
-    "gain_mean > 0",
+    "mean(gain) > 0",
+    effect="gain = 0.011",
     enough=ENOUGH,
 )
 BEFORE = Stated(
@@ -70,16 +71,18 @@ BEFORE = Stated(
     "and so does the readout before the projector",
     "Table 2",
     "93.0 to 93.2",
-    "gain_mean > 0",
+    "mean(gain) > 0",
+    effect="gain = 0.002",
     enough=ENOUGH,
 )
-CAPTION = Erratum(
+CAPTION = Stated(
     "C7.caption",
-    "Table 2, caption, on its own numbers",
-    "removing the normalisation improves readout after and before the projector.",
-    "after > 0 and before > 0",
-    "removing it and unequal temperatures together do.",
-    "after > 0 and before > 0",
+    "by its own numbers Table 2 improves with unequal temperatures and not by removing the norm "
+    "alone, as its caption has it (and Sec. 4.2 does not)",
+    "Table 2 and its caption",
+    "removing the normalisation improves readout after and before the projector",
+    "after_without <= 0 and before_without <= 0 and after_unequal > 0 and before_unequal > 0",
+    kind="definition",
 )
 CLAIMS = (SPECTRUM, SAME, AFTER, BEFORE, CAPTION)
 
@@ -203,16 +206,15 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             **many,
         ),
         SAME.judge(relative_change=change.tolist(), **many),
-        AFTER.judge(gain=gain("after").tolist(), gain_mean=float(gain("after").mean()), **many),
-        BEFORE.judge(gain=gain("before").tolist(), gain_mean=float(gain("before").mean()), **many),
+        AFTER.judge(gain=gain("after").tolist(), **many),
+        BEFORE.judge(gain=gain("before").tolist(), **many),
         CAPTION.judge(
-            printed={
-                "after": printed("no norm", 0),
-                "before": printed("no norm", 1),
-                "ours_after": alone("after"),
-                "ours_before": alone("before"),
-            },
-            corrected={"after": printed("unequal", 0), "before": printed("unequal", 1)},
+            after_without=printed("no norm", 0),
+            before_without=printed("no norm", 1),
+            after_unequal=printed("unequal", 0),
+            before_unequal=printed("unequal", 1),
+            ours_after_without=alone("after"),
+            ours_before_without=alone("before"),
         ),
     ]
 

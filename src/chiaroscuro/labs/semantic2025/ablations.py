@@ -6,25 +6,15 @@ at a time, and ModAdd afterwards.
 Judged against the unchanged learner of the same seeds: ratio of distances, neighbours and loss as
 in E2, and the gain of ModAdd (area under the curve over that of fresh rows, as in the paper; over
 the same rows dealt to the wrong symbols, which leaves out what small rows are worth, beside it).
-The decay is the one that acts (decoupled, lr wd steps = 3.2; see E2).
+The decay is the one that acts (decoupled, lr wd steps = 3.2; see E2); the scales `long` and `paper`
+have the paper's own, coupled and at its rate. App. A.10 misaligns one symbol; all of them stand
+beside it.
 
 The two things the paper leaves open. Bands: of the distances between other symbols, the least
 number of groups that explains 97 % of their variance (numbers spread evenly need six), and the
 share that the difference u - v mod 8 explains, the only thing the task gives them to depend on.
 Larger distances with decay than without, both from a small start: compared directly, with the decay
 that acts and with the printed one.
-
-What came out. E3.dimension fails: in 128 dimensions neighbours are right (94 %, the median) but the
-ratio is 0.63; and fresh rows, far from "equal", learn ModAdd at once (area 0.94), while rows
-learnt, and the same rows dealt to the wrong symbols, have 0.7: small rows, which helped at d = 8,
-hinder here. E3.low_start fails because its merging passes: at step 500 to 800 the ratio falls to
-0.15 to 0.25 and on four of five seeds every neighbour is right; then, while the loss still falls a
-little, equivalent symbols drift apart again, to 0.54. Fig. 6 depends here on where one stops.
-E3.larger fails: other symbols end 1.01 apart with decay, 1.04 without, 0.92 with the printed decay:
-no difference, seen by the spread of seeds. E3.misaligned holds, but "close" is not what the symbols
-become: the ratio is 0.74, and half of the neighbours are right. E3.bands fails: the distances need
-six groups, as evenly spread numbers do, and the difference mod 8 explains a quarter to three fifths
-of them.
 
 Deviations: those of E2; "slightly low" of Fig. 7 is the 0.02 of Fig. 6. Where the favoured context
 of a misaligned symbol is among the sums held out (a fifth of them), that symbol becomes rare.
@@ -50,7 +40,7 @@ DIMENSION = Stated(
     "with d = 128 equivalent symbols still come together; downstream rows matter less than at 8",
     "App. A.6.1, Fig. 4",
     "close; both models perform equally well",
-    "ratio < 0.5 and nearest > 0.9 and gain < gain_unchanged",
+    "mean(ratio) < 0.5 and mean(nearest) > 0.9 and mean(gain) < mean(gain_unchanged)",
     enough=ENOUGH,
 )
 NO_DECAY = Stated(
@@ -58,7 +48,8 @@ NO_DECAY = Stated(
     "without weight decay equivalent symbols stay apart, with a trend towards each other",
     "App. A.7, Fig. 5",
     "fails to encode; a trend; marginally better downstream",
-    "ratio > 0.5 and ratio < ratio_at_start and gain < gain_unchanged",
+    "mean(ratio) > 0.5 and mean(ratio) < mean(ratio_at_start) "
+    "and mean(gain) < mean(gain_unchanged)",
     enough=ENOUGH,
 )
 LOW_START = Stated(
@@ -66,7 +57,7 @@ LOW_START = Stated(
     "a small start without decay mends that",
     "App. A.8, Fig. 6",
     "close; better downstream than fresh rows",
-    "ratio < 0.5 and nearest > 0.9 and gain > 0",
+    "mean(ratio) < 0.5 and mean(nearest) > 0.9 and mean(gain) > 0",
     enough=ENOUGH,
 )
 BOTH = Stated(
@@ -74,7 +65,7 @@ BOTH = Stated(
     "a small start with decay brings them together as well",
     "App. A.9, Fig. 7",
     "close; better downstream than fresh rows",
-    "ratio < 0.5 and nearest > 0.9 and gain > 0",
+    "mean(ratio) < 0.5 and mean(nearest) > 0.9 and mean(gain) > 0",
     enough=ENOUGH,
 )
 LARGER = Stated(
@@ -82,7 +73,7 @@ LARGER = Stated(
     "from a small start, other symbols end further apart with decay than without",
     "App. A.9",
     "larger, unexplained",
-    "other_with_decay > other_without",
+    "mean(other_with_decay) > mean(other_without)",
     enough=ENOUGH,
 )
 BANDS = Stated(
@@ -90,7 +81,7 @@ BANDS = Stated(
     "from a small start with decay, distances of other symbols fall into three bands",
     "App. A.9, Fig. 7a",
     "three bands, unexplained",
-    "n_bands <= 3",
+    "mean(n_bands) <= 3",
     enough=ENOUGH,
 )
 MISALIGNED = Stated(
@@ -98,10 +89,20 @@ MISALIGNED = Stated(
     "one context of probability 0.9 for each symbol: they come together later, and help less",
     "App. A.10, Fig. 8",
     "close, but later; better than fresh rows, less than aligned",
-    "ratio < ratio_at_start and ratio > ratio_unchanged and gain > 0 and gain < gain_unchanged",
+    "mean(ratio) < mean(ratio_at_start) and mean(ratio) > mean(ratio_unchanged) "
+    "and mean(gain) > 0 and mean(gain) < mean(gain_unchanged)",
     enough=ENOUGH,
 )
-CLAIMS = (DIMENSION, NO_DECAY, LOW_START, BOTH, LARGER, BANDS, MISALIGNED)
+ONE_SYMBOL = Stated(
+    "E3.one_symbol",
+    "with one symbol misaligned, as App. A.10 has it, equivalent symbols come close, and help more "
+    "than fresh rows",
+    "App. A.10, Fig. 8",
+    "close, but later; better than fresh rows",
+    "mean(ratio) < 0.5 and mean(nearest) > 0.8 and mean(gain) > 0",
+    enough=ENOUGH,
+)
+CLAIMS = (DIMENSION, NO_DECAY, LOW_START, BOTH, LARGER, BANDS, MISALIGNED, ONE_SYMBOL)
 
 
 @dataclass(frozen=True)
@@ -114,9 +115,11 @@ class Settings:
         d_large: 128 in App. A.6.1.
         low: deviation of the symbols at the start; 0.02 in App. A.8.
         misalignment: 0.9 in App. A.10.
+        coupled: decay through the gradient, as `torch.optim.Adam` has it, at `weight_decay`; it
+            bears the paper's rate only (see E2).
     """
 
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    seeds: tuple[int, ...] = (5, 6, 7, 8, 9)
     steps: int = 6400
     lr: float = 1e-3
     batch: int = 32
@@ -127,11 +130,20 @@ class Settings:
     d_large: int = 128
     low: float = 0.02
     misalignment: float = 0.9
+    coupled: bool = False
+
+    @property
+    def decay(self) -> dict[str, Any]:
+        """The decay of the learners, as arguments of `Learner`."""
+        if self.coupled:
+            return {"optimiser": "adam", "weight_decay": self.weight_decay}
+        return {"weight_decay": self.effective}
 
 
 QUICK = Settings(seeds=(0,), steps=20, steps_down=10, looks=2, d_large=16)
 LAPTOP = Settings()
-PAPER = Settings(seeds=(0,), steps=64_000, lr=1e-4, steps_down=64_000, looks=200)
+LONG = Settings(steps=64_000, lr=1e-4, steps_down=6400, looks=100, coupled=True)
+PAPER = Settings(seeds=(0,), steps=64_000, lr=1e-4, steps_down=64_000, looks=200, coupled=True)
 
 UNCHANGED = "unchanged"
 
@@ -145,14 +157,26 @@ def trained(settings: Settings) -> dict[str, list[dict[str, Any]]]:
         within(cs.data.contrastive_mod_add(misalignment=settings.misalignment, seed=seed), seed)
         for seed in seeds
     ]
-    usual = Learner(lr=settings.lr, weight_decay=settings.effective)
+    lonely = [within(one_misaligned(settings.misalignment, seed), seed) for seed in seeds]
+    usual = Learner(lr=settings.lr, **settings.decay)
     small = replace(usual, start=settings.low)
     n = len(seeds)
     found = contrasted(
-        [*tasks, *tasks, *strange], [*seeds] * 3, [usual] * n + [small] * n + [usual] * n,
+        [*tasks, *tasks, *strange, *lonely], [*seeds] * 4,
+        [usual] * n + [small] * n + [usual] * (2 * n),
         settings.steps, settings.batch, settings.looks,
     )  # fmt: skip
-    return {UNCHANGED: found[:n], "both": found[n : 2 * n], "misaligned": found[2 * n :]}
+    names = (UNCHANGED, "both", "misaligned", "one symbol")
+    return {name: found[i * n : (i + 1) * n] for i, name in enumerate(names)}
+
+
+def one_misaligned(misalignment: float, seed: int) -> cs.data.SymbolTask:
+    """Contexts of which one symbol alone has a favourite; the others are aligned."""
+    plain = cs.data.contrastive_mod_add()
+    strange = cs.data.contrastive_mod_add(misalignment=misalignment, seed=seed)
+    law, which = plain.law.copy(), seed % N
+    law[:, which] = strange.law[:, which]
+    return cs.data.SymbolTask(law, plain.contexts, name="one misaligned")
 
 
 def undecayed(settings: Settings) -> dict[str, list[dict[str, Any]]]:
@@ -207,7 +231,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         **keep("with decay", lambda: trained(settings)),
         **keep("without decay", lambda: undecayed(settings)),
     }
-    large = Learner(d=settings.d_large, lr=settings.lr, weight_decay=settings.effective)
+    large = Learner(d=settings.d_large, lr=settings.lr, **settings.decay)
     learners["dimension"] = keep("dimension", lambda: single(settings, large))
     printed = Learner(lr=settings.lr, weight_decay=settings.weight_decay, start=settings.low)
     learners["printed decay, low start"] = keep("printed", lambda: single(settings, printed))
@@ -261,12 +285,12 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     about = {"lr_steps": result["lr_steps"], "n_seeds": result["n_seeds"]}
     learners, after_rows = result["learners"], result["downstream"]
 
-    def end(name: str, key: str, at: int = -1) -> float:
-        return float(np.median([row[key][at] for row in learners[name]]))
+    def end(name: str, key: str, at: int = -1) -> list[float]:
+        return [row[key][at] for row in learners[name]]
 
-    def gain(name: str, base: str = "fresh 8") -> float:
+    def gain(name: str, base: str = "fresh 8") -> list[float]:
         rows = zip(after_rows[name], after_rows[base], strict=True)
-        return float(np.median([a["area"] - b["area"] for a, b in rows]))
+        return [a["area"] - b["area"] for a, b in rows]
 
     def three(name: str, base: str = "fresh 8") -> dict[str, Any]:
         return {
@@ -293,11 +317,12 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             **about,
         ),
         BANDS.judge(
-            n_bands=float(np.median([bands(t) for t, _ in lines])),
+            n_bands=[bands(t) for t, _ in lines],
             explained_by_difference=[explained(*line) for line in lines],
             **about,
         ),
         MISALIGNED.judge(**three("misaligned"), **unchanged, **at_start),
+        ONE_SYMBOL.judge(**three("one symbol"), **unchanged, **at_start),
     ]
 
 
@@ -306,7 +331,7 @@ SHOWN = {
     "no decay": "Fig. 5: no decay",
     "low start": "Fig. 6: small start, no decay",
     "both": "Fig. 7: small start and decay",
-    "misaligned": "Fig. 8: misaligned",
+    "one symbol": "Fig. 8: one misaligned",
 }
 
 

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Erratum, Keep, Remark, Stated, at_once, style
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -56,6 +56,11 @@ LEMMA = Erratum(
     "gradient < 1e-10 and spread < 1e-10",
     "exp(S) = exp(a(u)) p(c|u) / p(c), any a.",
     "gradient < 1e-10 and spread < 1e-10",
+    quote="for all rho, y, sigma_1, ..., sigma_n: p(sigma_i|rho, y) = exp(sim(E*(sigma_i), "
+    "E*(y, rho))) p(sigma_i) sum_j p(sigma_j|rho, y)/p(sigma_j)",
+    why="exp(sim) of one pair is fixed while the sum changes with the batch; the proof sets "
+    "the normalised f_i* equal to the unnormalised exponential, and eq. (2) normalises "
+    "over contexts, the lemma over symbols",
 )
 UPDATE = Erratum(
     "E1.update",
@@ -64,6 +69,9 @@ UPDATE = Erratum(
     "error < 1e-10",
     "it is that of eq. (2), sum_j exp(s_i . c_j); a symbol that occurs twice gets the sum.",
     "error < 1e-10 and error_repeated < 1e-10",
+    quote="sum_j exp(E(sigma_j)^T E(y_j, rho_j))",
+    why="the next lines have sigma_i, as eq. (2) does",
+    kind="typo",
 )
 LABELS = Stated(
     "E1.labels",
@@ -93,26 +101,31 @@ BASIS = Erratum(
     "distance < 1e-4 and excess < 1e-8",
     "d + 1 affinely independent contexts do.",
     "distance < 1e-4 and excess < 1e-8",
+    quote="If there are rho_1, ..., rho_d contexts such that E*(rho_i) form a basis for R^d "
+    "then E*(u) = E*(v)",
+    why="eq. (2) normalises over contexts, so a constant a(u) may be added to all "
+    "similarities of a symbol at no cost: d contexts of a basis leave one direction free",
 )
-PROPOSITION = Erratum(
+PROPOSITION = Remark(
     "E1.proposition",
-    "Prop. A.2, as Cor. 4.3 uses it",
-    "equal rows and equal laws of contexts make symbols equivalent.",
+    "Prop. A.2, used for an optimum without labels (Cor. 4.3)",
+    "equal rows and equal laws of contexts make symbols equivalent there too.",
     "label_distance < 1e-8",
-    "equal rows of an optimum with labels do, and equal laws of contexts follow.",
+    "equal rows of an optimum with labels do, and equal laws of contexts follow; Cor. 4.3 "
+    "itself holds (E1.aligned).",
     "label_distance < 1e-8 and context_distance < 1e-8",
 )
-DEFINITION = Erratum(
+DEFINITION = Remark(
     "E1.definition",
-    "Def. 4.1",
-    "a pair u, v for which both sides agree makes equivalent symbols have equal rows.",
+    "Def. 4.1, without a quantifier",
+    "one pair u, v for which both sides agree is enough.",
     "distance < 1e-4",
-    "all pairs u, v do (split and merged are the shares of pairs that do not).",
+    "all pairs u, v are needed (split and merged are the shares of pairs that do not).",
     "distance < 1e-4 and split == 0 and merged == 0",
 )
-MINIMISER = Erratum(
+MINIMISER = Remark(
     "E1.minimiser",
-    "Secs 4, 5: the optimal model of CModAdd",
+    "Sec. 5: Thm 4.2, of an optimal model, applied to CModAdd",
     "CModAdd has a minimiser: beyond some size of the embedding the loss falls no more.",
     "best_scale < 16",
     "a law of full support has one (CModAdd with a tenth of the results drawn at random).",
@@ -458,26 +471,26 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             },
         ),
         PROPOSITION.judge(
-            printed=of("aligned", "label_distance", "context_distance", "row_distance"),
-            corrected=of("labels", "label_distance", "context_distance"),
+            expected=of("aligned", "label_distance", "context_distance", "row_distance"),
+            ours=of("labels", "label_distance", "context_distance"),
         ),
         DEFINITION.judge(
-            printed={
+            expected={
                 "distance": [row["broken"] for row in rows],
                 "distance_of_the_pair": [row["kept"] for row in rows],
             },
-            corrected={
+            ours={
                 "distance": [row["equal"] for row in rows],
                 "split": [row["split"] for row in rows],
                 "merged": [row["merged"] for row in rows],
             },
         ),
         MINIMISER.judge(
-            printed={
+            expected={
                 "best_scale": result["ray"]["printed"]["best_scale"],
                 "excess_there": min(result["ray"]["printed"]["excess"]),
             },
-            corrected={
+            ours={
                 "best_scale": result["ray"]["corrected"]["best_scale"],
                 "excess_there": min(result["ray"]["corrected"]["excess"]),
             },

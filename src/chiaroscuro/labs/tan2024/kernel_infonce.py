@@ -3,13 +3,14 @@
 Paper: tan2024, eqs. (7), (8), Sec. 5.2 (sums of kernels), Algorithm 2 and Table 2 (sums of
 losses).
 
-Errata. Algorithm 2 takes the softmax of +|z_i - z_j|^gamma: without the minus sign its loss falls
-too, and positives end at antipodes. tau of gamma = 2 is twice SimCLR's tau. Sums of kernels (Sec.
-5.2) and sums of losses (Table 2) are different objectives, and between the two the halves of the
-concatenation are exchanged. The concatenation kernel is positive definite but not strictly: the
-four corners of a rectangle have a singular Gram matrix. exp(-r^gamma) is positive definite for
-gamma <= 2 only, eq. (7) allows every gamma > 0. The gradient of |z|^gamma on the diagonal is NaN
-for gamma < 2 if the diagonal is masked after the power.
+Errata, typos and remarks of ours (each claim says which). Algorithm 2 takes the softmax of +|z_i -
+z_j|^gamma: without the minus sign its loss falls too, and positives end at antipodes. tau of gamma
+= 2 is twice SimCLR's tau. Sums of kernels (Sec. 5.2) and sums of losses (Table 2) are different
+objectives, and between the two the halves of the concatenation are exchanged. The concatenation
+kernel is positive definite but not strictly: the four corners of a rectangle have a singular Gram
+matrix. exp(-r^gamma) is positive definite for gamma <= 2 only, eq. (7) allows every gamma > 0. The
+gradient of |z|^gamma on the diagonal is NaN for gamma < 2 if the diagonal is masked after the
+power.
 
 Deviations: none in the losses; the training that shows the sign is on free points of the sphere.
 """
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Erratum, Keep, Remark, Stated, at_once, style
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -50,6 +51,7 @@ NEAR = Stated(
     "Algorithm 2, in floating point",
     "not discussed",
     "ours < 1e-3 and expansion > 1e-1",
+    kind="remark",
 )
 SIGN = Erratum(
     "S5.sign",
@@ -58,18 +60,21 @@ SIGN = Erratum(
     "distance_end < distance_start",
     "minimising -log softmax of -|z_i - z_j|^gamma / tau brings positives together.",
     "distance_end < distance_start",
+    quote="s_ij = ||z_i - z_j||^gamma; l(i,j) = -log exp(s_ij/tau) / sum_k exp(s_ik/tau)",
+    why="eqs. (7), (8) have the minus sign",
+    kind="typo",
 )
-TWICE = Erratum(
+TWICE = Remark(
     "S5.twice",
-    "Algorithm 2 at gamma = 2, and eq. (2)",
+    "Algorithm 2 at gamma = 2",
     "gamma = 2 with tau is SimCLR with tau.",
     "error < 1e-10",
     "gamma = 2 with 2 tau is SimCLR with tau.",
     "error < 1e-10",
 )
-SUMS = Erratum(
+SUMS = Remark(
     "S5.sums",
-    "Sec. 5.2 against Table 2: simple sum",
+    "Sec. 5.2 (sums of kernels) and Table 2 (sums of losses)",
     "the loss of a sum of kernels is, up to a constant, the sum of their losses.",
     "spread < 1e-10",
     "they are two objectives; each equals its own transcription.",
@@ -82,6 +87,9 @@ HALVES = Erratum(
     "error < 1e-10",
     "they agree after the halves of z are exchanged.",
     "error < 1e-10",
+    quote="K: Gaussian of [0:n], Laplacian of [n:2n]; Table 2: gamma = 1 of z_L, gamma = 2 of z_R",
+    why="a matter of naming the halves",
+    kind="typo",
 )
 STRICTLY = Erratum(
     "S5.strictly",
@@ -90,19 +98,23 @@ STRICTLY = Erratum(
     "smallest > 1e-6",
     "it is singular at the corners of a rectangle, but not negative.",
     "smallest > -1e-10 and simple_sum > 1e-6",
+    quote="It is easy to see that both mixing methods maintain the strictly positive definite "
+    "property of the base kernels",
+    why="the concatenation's halves see a part of the vector each; at the corners of a "
+    "rectangle its Gram matrix is singular",
 )
-GAMMA = Erratum(
+GAMMA = Remark(
     "S5.gamma",
     "eq. (7): gamma, tau > 0",
     "exp(-|x - y|^gamma / tau) is positive definite for every gamma.",
     "smallest > -1e-10",
-    "it is for gamma <= 2.",
+    "it is for gamma <= 2, and so for all that the paper uses.",
     "smallest > -1e-10",
 )
-DIAGONAL = Erratum(
+DIAGONAL = Remark(
     "S5.diagonal",
-    "Algorithm 2, lines 3 and 5: the diagonal masked after the power",
-    "the gradient of Algorithm 2 as written, for gamma = 0.5 and 1, has only finite entries.",
+    "Algorithm 2, lines 3 and 5, as code: the diagonal masked after the power",
+    "its gradient for gamma = 0.5 and 1 has only finite entries.",
     "not_finite == 0",
     "with coincident points taken out before the power it has.",
     "not_finite == 0",
@@ -368,10 +380,10 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             ours=[row[0] for row in result["near"]], expansion=[row[1] for row in result["near"]]
         ),
         SIGN.judge(printed=ends["printed"], corrected=ends["corrected"]),
-        TWICE.judge(printed={"error": of["once"]}, corrected={"error": of["twice"]}),
+        TWICE.judge(expected={"error": of["once"]}, ours={"error": of["twice"]}),
         SUMS.judge(
-            printed={"spread": of["spread"]},
-            corrected={"kernel_sum_error": of["kernel_sum"], "loss_sum_error": of["loss_sum"]},
+            expected={"spread": of["spread"]},
+            ours={"kernel_sum_error": of["kernel_sum"], "loss_sum_error": of["loss_sum"]},
         ),
         HALVES.judge(printed={"error": of["halves"]}, corrected={"error": of["exchanged"]}),
         STRICTLY.judge(
@@ -382,12 +394,12 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             },
         ),
         GAMMA.judge(
-            printed={"smallest": [x for _, x in by_gamma]},
-            corrected={"smallest": [x for g, x in by_gamma if g <= 2]},
+            expected={"smallest": [x for _, x in by_gamma]},
+            ours={"smallest": [x for g, x in by_gamma if g <= 2]},
         ),
         DIAGONAL.judge(
-            printed={"not_finite": result["not_finite"]["printed"]},
-            corrected={"not_finite": result["not_finite"]["ours"]},
+            expected={"not_finite": result["not_finite"]["printed"]},
+            ours={"not_finite": result["not_finite"]["ours"]},
         ),
     ]
 

@@ -8,10 +8,10 @@ rate 1, temperature 0.5.
 Judged: k-means of the plane (k = 6) against the planted clusters and against spectral clustering
 of the graph, by the adjusted Rand index (ARI).
 
-Erratum: Sec. 2.1 puts z on the unit sphere, here the circle. There the loss of App. C does not
-find the clusters of p = 0.75, q = 0.2; in the plane, not normalised, it does. Deviations: "until
-convergence" is a number of steps; InfoNCE over all but self, the mean over anchors (a sum would
-multiply the learning rate by 100).
+Remark (ours): Sec. 2.1 puts z on the unit sphere, here the circle. There the loss of App. C does
+not find the clusters of p = 0.75, q = 0.2; in the plane, not normalised, it does. Deviations:
+"until convergence" is a number of steps; InfoNCE over all but self, the mean over anchors (a sum
+would multiply the learning rate by 100).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sklearn.metrics import adjusted_rand_score  # type: ignore[import-untyped]
 from torch import Tensor
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Keep, Remark, Stated, at_once, style
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -34,7 +34,7 @@ SEPARATE = Stated(
     "p = 1, q = 0: the embedding shows the planted clusters, as spectral clustering does",
     "App. C, Fig. 3",
     "the hallmark pattern of spectral clustering",
-    "planted >= 0.9 and spectral >= 0.9",
+    "mean(planted) >= 0.9 and mean(spectral) >= 0.9",
     enough="steps >= 5000",
 )
 MIXED = Stated(
@@ -42,7 +42,7 @@ MIXED = Stated(
     "p = 0.75, q = 0.2: the embedding shows the planted clusters, as spectral clustering does",
     "App. C, Fig. 3",
     "the hallmark pattern of spectral clustering",
-    "planted >= 0.9 and spectral >= 0.9",
+    "mean(planted) >= 0.9 and mean(spectral) >= 0.9",
     enough="steps >= 5000",
 )
 GAIN = Stated(
@@ -51,10 +51,11 @@ GAIN = Stated(
     "App. C: initial positions from a normal distribution",
     "random",
     "planted_at_start < 0.1",
+    kind="empirical",
 )
-SPHERE = Erratum(
+SPHERE = Remark(
     "S2.sphere",
-    "Sec. 2.1: Z is the unit sphere; App. C embeds in two dimensions",
+    "App. C embeds in two dimensions, Sec. 2.1 on the unit sphere",
     "normalised to the circle, p = 0.75, q = 0.2 gives the planted clusters.",
     "planted >= 0.9",
     "in the plane, not normalised, it does.",
@@ -164,7 +165,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             for stated, name in ((SEPARATE, "separate"), (MIXED, "mixed"))
         ),
         GAIN.judge(planted_at_start=[row["ari"][0] for name in MIXES for row in result[name]]),
-        SPHERE.judge(printed=sphere, corrected=plane),
+        SPHERE.judge(expected=sphere, ours=plane),
     ]
 
 

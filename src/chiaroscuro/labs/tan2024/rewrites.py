@@ -16,7 +16,7 @@ words do not ask for. On the same seeds it was ahead where any wording may ask f
 second rule was written after that look, so both are judged on seeds 3 to 5, which nobody had seen.
 Whether more steps would turn the first is not judged here.
 
-What came out. The same on the fresh seeds: asked with the original caption LaCLIP is 3 points of
+Results. The same on the fresh seeds: asked with the original caption LaCLIP is 3 points of
 recall below CLIP on average, and the claim fails; asked in other words it is 14 to 16 points above.
 What rewrites teach is other wordings.
 
@@ -43,7 +43,7 @@ ORIGINAL = Stated(
     "asked with the original caption, rewrites beat none at equal steps, on every seed",
     "Sec. 4: LaCLIP shall cluster similar objects across modalities better than CLIP",
     "better",
-    "gain > 0",
+    "mean(gain) > 0",
     enough=ENOUGH,
 )
 REWORDED = Stated(
@@ -52,7 +52,7 @@ REWORDED = Stated(
     "steps, on every seed",
     "Sec. 4: text augmentation expands the text side of the pair graph",
     "better",
-    "gain > 0",
+    "mean(gain) > 0",
     enough=ENOUGH,
 )
 CLAIMS = (ORIGINAL, REWORDED)

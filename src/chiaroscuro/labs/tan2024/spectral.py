@@ -6,10 +6,11 @@ By enumeration of all subgraphs of out-degree one on small graphs: their rows ar
 multinomials, the cross-entropy H of eq. (3) is a sum over nodes, on the graph of views it is
 SimCLR's loss, and for the Gaussian kernel H = (1/tau) tr(Z^T L(P) Z) + log R(Z), P = D^-1 pi.
 
-Errata. Thm 3.1 has coefficient 1 where 1/tau stands. It takes L(pi) with rows of pi that sum to 1;
-of a graph of zeros and ones (App. C) the operator is L(D^-1 A). Def. 2.6 calls L(W) positive
-semi-definite for every nonnegative W, and Thm 4.2 takes it of asymmetric graphs; there the trace
-off the sphere needs (L(P) + L(P^T))/2, which is semi-definite.
+Errata, typos and remarks of ours (each claim says which). Thm 3.1 has coefficient 1 where 1/tau
+stands. It takes L(pi) with rows of pi that sum to 1; of a graph of zeros and ones (App. C) the
+operator is L(D^-1 A). Def. 2.6 calls L(W) positive semi-definite for every nonnegative W, and Thm
+4.2 takes it of asymmetric graphs; there the trace off the sphere needs (L(P) + L(P^T))/2, which is
+semi-definite.
 
 Letters: Z are the rows of z, K_Z is K. Deviations: log R keeps its constant, so that H is met
 itself and not only its minimiser.
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 
 import chiaroscuro as cs
-from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs import Erratum, Keep, Remark, Stated, at_once, style
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -65,21 +66,25 @@ TRACE = Erratum(
     "error < 1e-10",
     "H = (1/tau) tr(Z^T L(P) Z) + log R(Z), P row-normalised.",
     "error < 1e-10",
+    quote="SimCLR is equivalent to solving the following program: min_Z tr(Z^T L(pi) Z) + log R(Z)",
+    why="the proof takes the Gaussian kernel with variance tau, whose logarithm carries "
+    "1/tau; Z lies on the unit sphere, so the factor cannot be absorbed in Z, and log R "
+    "does not carry it",
 )
-DEGREES = Erratum(
+DEGREES = Remark(
     "S1.degrees",
     "Thm 3.1 on a graph of zeros and ones (App. C)",
     "the operator is L(A).",
     "error < 1e-10",
-    "the operator is L(D^-1 A).",
+    "it is L(D^-1 A): rows of pi sum to 1 in the theorem.",
     "error < 1e-10",
 )
-ASYMMETRIC = Erratum(
+ASYMMETRIC = Remark(
     "S1.asymmetric",
     "Thm 4.2's setting: asymmetric P, rows of z off the sphere",
     "the attraction is (1/tau) tr(Z^T L(P) Z).",
     "error < 1e-10",
-    "the attraction is (1/tau) tr(Z^T (L(P) + L(P^T))/2 Z).",
+    "it is (1/tau) tr(Z^T (L(P) + L(P^T))/2 Z); on the sphere the two agree.",
     "error < 1e-10",
 )
 DEFINITE = Erratum(
@@ -89,6 +94,10 @@ DEFINITE = Erratum(
     "smallest > -1e-10",
     "x^T (L(P) + L(P^T))/2 x >= 0 for every nonnegative W.",
     "smallest > -1e-10",
+    quote="The graph Laplacian operator is a function L that maps a n x n non-negative matrix "
+    "to a positive semi-definite matrix",
+    why="it is applied to directed subgraphs of out-degree one (eq. (4)) and to pi_AB, which "
+    "the paper calls not necessarily symmetric",
 )
 CLAIMS = (ROWS, SAMPLED, NODES, INFONCE, TRACE, DEGREES, ASYMMETRIC, DEFINITE)
 
