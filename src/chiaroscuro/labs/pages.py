@@ -11,7 +11,9 @@ them. A test compares the pages with the results.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -305,35 +307,46 @@ def judge_again(folder: Path) -> list[str]:
         for lab, record in results(folder, scale).items():
             if record is None:
                 continue
+            preset = json.loads(json.dumps(dataclasses.asdict(lab.settings(scale))))
+            same = preset == record["settings"]
             rows, before = [], {row["id"]: row for row in record["claims"]}
             for stated in lab.module.CLAIMS:
                 row = before.get(stated.id)
-                claim = None if row is None else _judged_again(stated, row)
+                claim = None if row is None else _judged_again(stated, row, same)
                 if claim is None:
                     said.append(f"{scale}/{lab.name}: {stated.id} needs a run")
-                    rows += [row] if row else []
+                    rows += [{**row, "kind": stated.kind}] if row else []
                     continue
                 rows.append(claim.record())
                 if row and row["verdict"] != claim.verdict:
-                    said.append(
-                        f"{scale}/{lab.name}: {stated.id} {row['verdict']} -> {claim.verdict}"
-                    )
+                    change = f"{row['verdict']} -> {claim.verdict}"
+                    said.append(f"{scale}/{lab.name}: {stated.id} {change}")
             record["claims"] = rows
             path = folder / scale / lab.paper / f"{lab.name}.json"
             path.write_text(written(record), encoding="utf-8")
     return said
 
 
-def _judged_again(stated: Stated | Erratum | Remark, row: dict[str, Any]) -> Claim | None:
-    """The claim by its rule of today, from the numbers of a record; None if one is missing."""
+def _judged_again(
+    stated: Stated | Erratum | Remark, row: dict[str, Any], same: bool
+) -> Claim | None:
+    """The claim by its rule of today, from the numbers of a record; None if that takes a run.
+
+    A rule about means over seeds cannot judge numbers of a preset that has changed since.
+    """
     try:
         if isinstance(stated, Erratum | Remark):
             first = row["expected"] if "expected" in row else row["printed"]
             return stated.judge(_numbers(first["ours"]), _numbers(row["ours"]))
         if "missing" in row["ours"]:
             return stated.not_run(row["ours"]["missing"])
-        before = row["printed"]["ours"] if "printed" in row else {}
-        return stated.judge(**_numbers({**before, **row["ours"]}))
+        ours = _numbers(row["ours"])
+        averaged = re.findall(r"mean\((\w+)\)", stated.rule)
+        if "printed" in row or (averaged and not same):
+            return None
+        if not all(isinstance(ours[name], list) for name in averaged):
+            return None
+        return stated.judge(**ours)
     except (InputError, KeyError):
         return None
 
@@ -341,12 +354,15 @@ def _judged_again(stated: Stated | Erratum | Remark, row: dict[str, Any]) -> Cla
 def _numbers(ours: dict[str, Any]) -> dict[str, Any]:
     """Kept numbers as they were measured: JSON has no NaN, it is kept as a word."""
     odd = ("nan", "inf", "-inf")
+    added = {
+        f"{name[:-3]}_{end}" for name in ours if name.endswith("_se") for end in ("se", "mean")
+    }
     return {
         name: [float(x) if x in odd else x for x in value]
         if isinstance(value, list)
         else (float(value) if value in odd else value)
         for name, value in ours.items()
-        if not (name.endswith(("_se", "_mean")) and name.rpartition("_")[0] in ours)
+        if name not in added
     }
 
 
