@@ -34,6 +34,10 @@ SCALE = "laptop"
 """The scale that is judged here."""
 BESIDE = {"long": "at the scale `long`", "paper": "at the paper's own scale"}
 """Other scales, shown beside it where they were run."""
+EARLIER = (
+    "These numbers are of an earlier preset of the lab. Claims whose rule has changed since keep "
+    "the rule and the verdict of that run until it is made again."
+)
 HERE = Path(__file__).parent
 _MARK = {
     "holds": "holds",
@@ -209,8 +213,14 @@ def _lab(lab: Lab, record: dict[str, Any] | None) -> list[str]:
             claim.rule,
         )
         table.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
-    said = [*discussed(lab), f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
+    early = [] if current(lab, record, SCALE) else [EARLIER]
+    said = [*early, *discussed(lab), f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
     return [*table, *(line for paragraph in said for line in ("", paragraph))]
+
+
+def current(lab: Lab, record: dict[str, Any], scale: str) -> bool:
+    """Return whether a record is of the preset that the lab has now."""
+    return json.loads(json.dumps(dataclasses.asdict(lab.settings(scale)))) == record["settings"]
 
 
 def _other(lab: Lab, record: dict[str, Any] | None, scale: str) -> list[str]:
@@ -307,15 +317,14 @@ def judge_again(folder: Path) -> list[str]:
         for lab, record in results(folder, scale).items():
             if record is None:
                 continue
-            preset = json.loads(json.dumps(dataclasses.asdict(lab.settings(scale))))
-            same = preset == record["settings"]
+            same = current(lab, record, scale)
             rows, before = [], {row["id"]: row for row in record["claims"]}
             for stated in lab.module.CLAIMS:
                 row = before.get(stated.id)
                 claim = None if row is None else _judged_again(stated, row, same)
                 if claim is None:
                     said.append(f"{scale}/{lab.name}: {stated.id} needs a run")
-                    rows += [{**row, "kind": stated.kind}] if row else []
+                    rows += [{**row, "kind": row.get("kind") or _former_kind(row)}] if row else []
                     continue
                 rows.append(claim.record())
                 if row and row["verdict"] != claim.verdict:
@@ -325,6 +334,11 @@ def judge_again(folder: Path) -> list[str]:
             path = folder / scale / lab.paper / f"{lab.name}.json"
             path.write_text(written(record), encoding="utf-8")
     return said
+
+
+def _former_kind(row: dict[str, Any]) -> str:
+    """The kind of a claim of a record that does not state it yet."""
+    return "erratum" if "printed" in row else "empirical"
 
 
 def _judged_again(
