@@ -9,7 +9,6 @@ import torch
 import chiaroscuro as cs
 from chiaroscuro import labs
 from chiaroscuro.labs.cosentino2022 import choice, projectors, strength
-from chiaroscuro.labs.cosentino2022._strength_page import half
 from chiaroscuro.labs.rusak2022 import direct, standardised
 from chiaroscuro.labs.trained import scored, trained
 
@@ -84,9 +83,33 @@ def test_the_best_of_several_mlps_is_no_gain():
     assert judged["G8.pictures"].verdict == judged["G8.local_fit"].verdict == "holds"
 
 
-def test_half_of_a_training_is_half_of_its_epochs():
-    for settings, epoch in ((strength.LAPTOP, 3), (strength.PAPER, 250)):
-        assert half([{"epoch": look} for look in settings.looks])["epoch"] == epoch
+def test_labels_are_compared_on_plain_views():
+    """The nearest other row has the label: of pairs always, of a shuffled set by chance."""
+    h = np.repeat(np.eye(6), 2, axis=0) + 1e-3 * np.random.default_rng(0).normal(size=(12, 6))
+    labels = np.repeat(np.arange(6), 2)
+    seen = cs.Embeddings(h=h, labels=labels, coarse_labels=labels // 2)
+    assert strength.nearest(seen) == {"fine": 1.0, "coarse": 1.0}
+    wrong = np.roll(labels, 1)
+    assert strength.nearest(cs.Embeddings(h=h, labels=wrong)) == {"fine": 0.0}
+
+
+def test_what_the_figure_of_strength_keeps():
+    draw = np.random.default_rng(0)
+    spectra = lambda: {name: draw.random(4).tolist() for name in ("h", "h1", "z")}
+    numbers = dict.fromkeys(("loss", "bound", "knn", "hardest_distance", "movement"), 1.0)
+    moment = lambda epoch: {
+        "epoch": epoch, "nearest": {"fine": 0.1}, "weights": [2.0, 1.0], "spectra": spectra(),
+        **numbers,
+    }  # fmt: skip
+    runs = [
+        {"strength": s, "seed": 0, "moments": [moment(epoch) for epoch in (0, 1, 2)]}
+        for s in (0.05, 0.5)
+    ]
+    result = {"runs": runs, "strengths": [0.05, 0.5], "epochs": 2}
+    kept = strength.curves(result)["runs"][0]["moments"]
+    assert [list(m["spectra"]) for m in kept] == [["h", "h1", "z"], ["z"], ["h", "h1", "z"]]
+    assert "movement" not in kept[0]
+    assert strength.figure(strength.curves(result)) is not None
 
 
 # ---- the same numbers as a diagnosis ----

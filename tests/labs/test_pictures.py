@@ -93,14 +93,14 @@ def test_every_row_has_the_same_budget():
 
 
 def test_orderings_are_told_apart():
-    def result(sums):
+    def result(sums, epochs=200):
         rows = {
             row: {"values": {}, "tries": [], "accuracy": [0.5 + gap + s for s in (0, 0.01, 0.02)]}
             for row, gap in zip(pictures.ROWS, (0.0, 0.01, 0.02, sums, 0.02), strict=True)
         }
         tables = {"table1": {"cifar10_12k": rows, "cifar100_12k": rows}, "table4": {}}
         base = {"gaussian": {"value_error": 0.0, "gradient_error": 0.0}, "differences": 0}
-        around = {"missing": {}, "taus": [], "n_seeds": 3, "n_pictures": 10_000}
+        around = {"missing": {}, "taus": [], "n_seeds": 3, "n_pictures": 10_000, "epochs": epochs}
         return {
             one.id: one.verdict for one in pictures.claims({**base, **around, "tables": tables})
         }
@@ -108,8 +108,24 @@ def test_orderings_are_told_apart():
     good, bad = result(0.03), result(-0.03)
     assert [good[f"S6.{name}"] for name in ("cifar10", "cifar100", "best")] == ["holds"] * 3
     assert [bad[f"S6.{name}"] for name in ("cifar10", "cifar100", "best")] == ["fails"] * 3
+    assert result(-0.03, epochs=7)["S6.cifar10"] == "inconclusive"
     assert good["S6.tiny"] == "not_run"
     assert good["S6.moco"] == "not_run"
+
+
+def test_few_seeds_decide_nothing_but_large_differences():
+    rows = lambda *gap: {
+        "SimCLR": {"accuracy": [0.5, 0.5, 0.5]},
+        "simple sum": {"accuracy": [0.5 + x for x in gap]},
+    }
+    effects = {"simple sum": 0.041}
+    unsure = pictures.above(rows(0.06, -0.02, 0.03), effects)
+    assert (unsure["decided"], unsure["confirmed"], unsure["contradicted"]) == (0, 0, 0)
+    assert unsure["seeds_needed"] == [pictures.needed(np.std([0.06, -0.02, 0.03], ddof=1), 0.041)]
+    below = pictures.above(rows(0.001, -0.001, 0.0), effects)
+    assert (below["decided"], below["contradicted"]) == (1, 1)
+    clear = pictures.above(rows(0.04, 0.041, 0.042), effects)
+    assert (clear["decided"], clear["confirmed"]) == (1, 1)
 
 
 def test_purity_of_known_points():

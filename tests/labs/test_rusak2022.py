@@ -45,6 +45,8 @@ def test_the_gradient_of_equation_4_is_its_formula(scale):
 def test_reading_a_gap():
     assert gradient.gap(np.array([1.0, 9.0, 10.0, 1.1])) == 2
     assert linear.counted([10.0, 9.0, 1.0, 0.9]) == (2, 9.0)
+    # a ratio of two values near zero is no gap
+    assert linear.counted([10.0, 9.0, 8.0, 1.0, 0.9, 1e-3, 1e-9])[0] == 3
 
 
 def test_every_layer_is_read_after_its_activation():

@@ -9,7 +9,14 @@ import pytest
 import torch
 
 import chiaroscuro as cs
-from chiaroscuro.labs.semantic2025 import ablations, alignment, equal_rows, modular, words
+from chiaroscuro.labs.semantic2025 import (
+    ablations,
+    alignment,
+    equal_rows,
+    forgetting,
+    modular,
+    words,
+)
 from chiaroscuro.labs.semantic2025._modular import (
     CLASSES,
     Learner,
@@ -146,15 +153,65 @@ def test_bands_are_counted():
     assert ablations.explained(turn * 1.0, turn) == pytest.approx(1)
 
 
-def test_held_out_sets_are_six_of_eighteen_and_all_different():
+def test_held_out_sets_are_nine_of_eighteen_and_all_different():
     sets = alignment.data_sets()
-    assert sum(held for _, held in sets.values()) == 6
+    assert sum(held for _, held in sets.values()) == 9
     assert len(sets) == 18
     laws = {task.given_symbol().tobytes() + bytes(task.n_contexts) for task, _ in sets.values()}
     assert len(laws) == 18
     order = alignment.moved(6, 1)
     assert sorted(order) == list(range(N))
     assert (order != np.arange(N)).sum() == 6
+
+
+def test_one_symbol_alone_is_misaligned():
+    plain = cs.data.contrastive_mod_add()
+    task = ablations.one_misaligned(0.9, seed=3)
+    assert task.law.sum() == pytest.approx(1)
+    changed = np.abs(task.given_symbol() - plain.given_symbol()).max(axis=1) > 1e-12
+    assert np.flatnonzero(changed).tolist() == [3]
+    assert task.given_symbol()[3].max() == pytest.approx(0.9)
+
+
+def test_precision_and_gap_of_planted_distances():
+    away = 1.0 - (alignment.CLASSES[:, None] == alignment.CLASSES)
+    assert alignment.precision_and_gap(away) == pytest.approx(1)
+    assert alignment.precision_and_gap(1 - away) < 0
+    assert alignment.precision_and_gap(np.ones((N, N))) == pytest.approx(0)
+
+
+def test_the_nearest_word_of_a_twin():
+    h = np.array([[0.0, 0], [0.1, 0], [5, 5], [5, 6], [9, 9.0]])
+    assert words.twins(h, np.array([[0, 1], [2, 3]])) == 1
+    assert words.twins(h, np.array([[0, 2]])) == 0
+
+
+def test_a_threshold_is_found_and_no_threshold_is_told():
+    rows = [{"decay": d, "start": s, "appears": d - np.log(s) > 1.7}
+            for d in (0.0, 1.0, 2.0, 3.0) for s in (0.1, 1.0)]  # fmt: skip
+    cut, right = forgetting.divided(rows, forgetting.forgotten)
+    assert right == 1
+    assert 1 < cut < 2
+    assert forgetting.divided(rows, lambda row: row["decay"])[1] < 1
+    assert forgetting.divided([dict(row, appears=False) for row in rows], forgetting.forgotten) == (
+        pytest.approx(max(map(forgetting.forgotten, rows)) + 1),
+        1,
+    )
+
+
+def test_decay_alone_takes_unused_weights_off():
+    settings = dataclasses.replace(forgetting.QUICK, steps=(1, 40))
+    kept, gone = (forgetting.unused(settings, forget, 1.0, 0) for forget in (0.0, 6.0))
+    assert kept["share"] > 0.3
+    assert not kept["appears"]
+    assert gone["share"] < kept["share"] / 4
+    assert gone["appears"]
+
+
+def test_coupled_decay_does_not_ask_for_the_decay():
+    steps = [forgetting.coupled(forgetting.QUICK, 1e-2, d, 0.3, 0)["steps"] for d in (1e-3, 1e-1)]
+    assert abs(steps[0] - steps[1]) <= 1
+    assert 10 < steps[0] < 60
 
 
 def test_medians_judge_coupled_decay():
