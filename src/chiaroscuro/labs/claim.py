@@ -66,7 +66,7 @@ def interval(values: Sequence[float]) -> Interval:
         >>> [round(x, 3) for x in (found.mean, found.error, found.low, found.high)]
         [2.0, 0.577, -0.484, 4.484]
     """
-    from scipy.special import stdtrit  # type: ignore[import-untyped]
+    from scipy.special import stdtrit
 
     n = len(values)
     mean = math.fsum(values) / n if n else math.nan

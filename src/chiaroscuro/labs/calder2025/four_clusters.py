@@ -411,7 +411,9 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         ),
         RECOVERS.judge(ari_at_3=at(3.0), **many),
         OVERSHOOT.judge(
-            ari_at_small=[mean(pair) for pair in zip(*(at(rate) for rate in small), strict=True)],
+            ari_at_small=[
+                mean(list(pair)) for pair in zip(*(at(rate) for rate in small), strict=True)
+            ],
             least_climb=min((row["climb"] for row in back), default=math.nan),
             n_recovered=len(back),
             recovered_by_rate={

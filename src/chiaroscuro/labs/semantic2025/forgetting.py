@@ -83,24 +83,23 @@ class Settings:
 
     Args:
         seeds: of every point of a grid.
-        lr: of Adam, in all experiments.
-        steps: of symbols, and of the three others.
+        lr, steps: of Adam, of symbols and of the three others.
         forgets: values of lr wd steps.
         starts: scales of the start, in units of the usual one.
         rates: learning rates of the coupled runs.
     """
 
     seeds: tuple[int, ...] = (0, 1, 2)
-    lr: float = 3e-3
-    steps: tuple[int, int] = (2000, 1500)
-    forgets: tuple[float, ...] = (0.0, 0.5, 1.5, 3.0, 6.0)
-    starts: tuple[float, ...] = (2.0, 1.0, 0.3, 0.1, 0.02)
+    lr: tuple[float, float] = (4e-3, 8e-3)
+    steps: tuple[int, int] = (1200, 600)
+    forgets: tuple[float, ...] = (0.0, 1.0, 2.5, 6.0)
+    starts: tuple[float, ...] = (2.0, 0.6, 0.2, 0.04)
     rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
 
 
 QUICK = Settings(seeds=(0,), steps=(8, 30), forgets=(0.0, 3.0), starts=(1.0, 0.1), rates=(1e-2,))
 LAPTOP = Settings()
-PAPER = Settings(seeds=(0, 1, 2, 3, 4), lr=1e-4, steps=(64_000, 64_000))
+PAPER = Settings(seeds=(0, 1, 2, 3, 4), lr=(1e-4, 1e-4), steps=(64_000, 64_000))
 
 
 def point(forget: float, start: float, seed: int, **seen: Any) -> dict[str, Any]:
@@ -118,10 +117,10 @@ def grid(settings: Settings) -> list[tuple[float, float, int]]:
 
 def symbols(settings: Settings) -> list[dict[str, Any]]:
     """E2, E3: all points in one stack of learners."""
-    points, steps = grid(settings), settings.steps[0]
+    points, steps, lr = grid(settings), settings.steps[0], settings.lr[0]
     task = cs.data.contrastive_mod_add()
     learners = [
-        Learner(lr=settings.lr, weight_decay=forget / (settings.lr * steps), start=start)
+        Learner(lr=lr, weight_decay=forget / (lr * steps), start=start)
         for forget, start, _ in points
     ]
     seeds = [seed for _, _, seed in points]
@@ -135,8 +134,8 @@ def symbols(settings: Settings) -> list[dict[str, Any]]:
 
 def decayed(parameters: list[torch.Tensor], settings: Settings, forget: float) -> Any:
     """AdamW whose lr wd steps is `forget`."""
-    decay = forget / (settings.lr * settings.steps[1])
-    return torch.optim.AdamW(parameters, lr=settings.lr, weight_decay=decay)
+    lr = settings.lr[1]
+    return torch.optim.AdamW(parameters, lr=lr, weight_decay=forget / (lr * settings.steps[1]))
 
 
 def twins(settings: Settings, forget: float, start: float, seed: int) -> dict[str, Any]:
