@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
-__all__ = ["ChiaroError", "InputError", "SpecError", "need", "number"]
+__all__ = ["ChiaroError", "InputError", "SpecError", "install_command", "need", "number"]
 
 
 class ChiaroError(Exception):
@@ -33,6 +34,18 @@ def need(condition: bool, sentence: str | Callable[[], str]) -> None:
     """
     if not condition:
         raise InputError(sentence if isinstance(sentence, str) else sentence())
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra: from the clone, where this is one.
+
+    Example:
+        >>> install_command("plots")
+        "pip install ...[plots]'"
+    """
+    root = Path(__file__).resolve().parents[2]
+    clone = (root / "pyproject.toml").is_file() and root / "src" in Path(__file__).resolve().parents
+    return f"pip install -e '{root}[{extra}]'" if clone else f"pip install 'chiaroscuro[{extra}]'"
 
 
 def number(call: str, name: str, x: object, least: float = 0.0, above: bool = False) -> float:

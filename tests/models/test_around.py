@@ -373,3 +373,15 @@ def test_what_has_no_form_is_named():
         pack({"a": np.array(["x"])})
     with pytest.raises(ChiaroError, match="does not know a `set`"):
         unpack({}, {"$": "set"})
+
+
+def test_a_foreign_model_at_another_size_is_one_sentence():
+    class Sized(nn.Module):
+        def forward(self, x):
+            assert x.shape[-1] == 8, f"Input size {x.shape[-1]} doesn't match model (8)"
+            return x.mean((2, 3))
+
+    adapter = Adapter(Sized(), d=3)
+    assert adapter(torch.zeros(2, 3, 8, 8)).shape == (2, 3)
+    with pytest.raises(InputError, match=r"`Sized`.*\(2, 3, 9, 9\): Input size 9.*views\.first"):
+        adapter(torch.zeros(2, 3, 9, 9))

@@ -474,10 +474,10 @@ def test_a_wrong_call_is_one_sentence(capsys, file, tmp_path, argv, words):
 
 def test_without_the_engine_the_sentence_says_how_to_get_it(file, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ChiaroError, match=r"chiaroscuro\[tune\]"):
+    with pytest.raises(ChiaroError, match=r"\[tune\]"):
         tuning.tune(file, 1, tmp_path / "x")
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ChiaroError, match=r"chiaroscuro\[ray\]"):
+    with pytest.raises(ChiaroError, match=r"\[ray\]"):
         tuning.tune(file, 1, tmp_path / "y", engine="ray")
     assert not list(tmp_path.glob("[xy]"))
 

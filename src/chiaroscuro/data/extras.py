@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
-from chiaroscuro.errors import ChiaroError
+from chiaroscuro.errors import ChiaroError, install_command
 
 __all__ = ["bring"]
 
@@ -20,7 +21,7 @@ def bring(module: str, what: str, install: str) -> Any:
         Traceback (most recent call last):
         ...
         chiaroscuro.errors.ChiaroError: Reading parquet needs `no_such_module`, which is not
-        installed here: `pip install 'chiaroscuro[parquet]'`.
+        installed here: `pip install ...[parquet]'`.
     """
     try:
         return importlib.import_module(module)
@@ -28,6 +29,8 @@ def bring(module: str, what: str, install: str) -> Any:
         library = module.partition(".")[0]
         if (error.name or "").partition(".")[0] != library:
             raise  # something that the library itself lacks
+        ours = re.fullmatch(r"'chiaroscuro\[(\w+)\]'", install)
+        command = install_command(ours[1]) if ours else f"pip install {install}"
         raise ChiaroError(
-            f"{what} needs `{library}`, which is not installed here: `pip install {install}`."
+            f"{what} needs `{library}`, which is not installed here: `{command}`."
         ) from None

@@ -53,7 +53,17 @@ class Adapter(Model):
         self.d = d
 
     def forward(self, *args: Any) -> Tensor:
-        return _vectors(type(self.module).__name__, self.module(*args))
+        try:
+            h = self.module(*args)
+        except (AssertionError, ValueError) as error:  # how others refuse an image of another size
+            shapes = ", ".join(str(tuple(x.shape)) for x in args if isinstance(x, Tensor))
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            raise InputError(
+                f"`{self.origin or type(self.module).__name__}` does not take samples of shape "
+                f"{shapes}: {reason}. Images are brought to a size by their view: "
+                "`views.first=SimCLR(size=224)`."
+            ) from error
+        return _vectors(type(self.module).__name__, h)
 
     def example(self, n: int = 2) -> Tensor:
         if self._example is None:
@@ -70,7 +80,8 @@ class Adapter(Model):
             for x in [self._example] if self._example is not None else _guesses(self.module):
                 try:
                     with torch.no_grad():
-                        d = self(x.to(device)).shape[1]
+                        h = self.module(x.to(device))
+                        d = _vectors(type(self.module).__name__, h).shape[1]
                 except _REFUSALS as error:
                     tried.append(f"{tuple(x.shape)}: {str(error).strip().splitlines()[0][:120]}")
                     continue
@@ -281,7 +292,7 @@ def _library(call: str, name: str, package: str) -> Any:
         missing = (error.name or package).partition(".")[0]
         raise ChiaroError(
             f"`{call}({name!r})` needs the package `{missing}`, which is not installed: "
-            f"`pip install {package.partition('.')[0]}`."
+            f"`pip install {missing}`."
         ) from None
     except (ImportError, RuntimeError, OSError) as error:  # built for another torch, mostly
         raise ChiaroError(

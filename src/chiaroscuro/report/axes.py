@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from chiaroscuro.errors import InputError, need
+from chiaroscuro.errors import InputError, install_command, need
 from chiaroscuro.measures import nearest, spaced, unit
 
 __all__ = [
@@ -183,6 +183,6 @@ def foreign_map(u: np.ndarray, name: str) -> np.ndarray:
         from umap import UMAP
     except ImportError:
         raise InputError(
-            "The map `umap` needs the package umap-learn: `pip install 'chiaroscuro[umap]'`."
+            f"The map `umap` needs the package umap-learn: `{install_command('umap')}`."
         ) from None
     return UMAP(n_components=2, random_state=0).fit_transform(u)

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.errors import ChiaroError, InputError, install_command, need
 from chiaroscuro.report.document import FORMAT, document
 from chiaroscuro.report.listing import Listing, Seen
 from chiaroscuro.report.packing import readable
@@ -114,7 +114,7 @@ def _impatient() -> Any:
     return Impatient
 
 
-_MISSING = "`chiaro view` needs starlette and uvicorn: `pip install chiaroscuro[view]`."
+_MISSING = f"`chiaro view` needs starlette and uvicorn: `{install_command('view')}`."
 
 
 def app(listing: Listing, token: str, port: int) -> Any:

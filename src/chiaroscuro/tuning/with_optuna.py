@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from chiaroscuro.errors import ChiaroError, need
+from chiaroscuro.errors import ChiaroError, install_command, need
 from chiaroscuro.tuning.locks import JournalLock, held, taken
 from chiaroscuro.tuning.result import SearchResult, Trial, read_result, write_result
 from chiaroscuro.tuning.search import Search
@@ -82,8 +82,8 @@ def needed_optuna() -> Any:
         import optuna
     except ModuleNotFoundError:
         raise ChiaroError(
-            "A search needs Optuna: `pip install chiaroscuro[tune]`; or Ray Tune with `--engine "
-            "ray`: `pip install chiaroscuro[ray]`."
+            f"A search needs Optuna: `{install_command('tune')}`; or Ray Tune with `--engine ray`: "
+            f"`{install_command('ray')}`."
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts.files import from_json, to_json
-from chiaroscuro.errors import ChiaroError, need
+from chiaroscuro.errors import ChiaroError, install_command, need
 from chiaroscuro.tuning.locks import held
 from chiaroscuro.tuning.result import SearchResult, Trial, read_result, write_result
 from chiaroscuro.tuning.search import Search, read_search
@@ -86,7 +86,7 @@ def needed_ray() -> Any:
         from ray.tune import schedulers  # noqa: F401 - an attribute of tune
     except ModuleNotFoundError:
         raise ChiaroError(
-            "The engine `ray` needs Ray Tune: `pip install chiaroscuro[ray]`; the engine `optuna` "
+            f"The engine `ray` needs Ray Tune: `{install_command('ray')}`; the engine `optuna` "
             "is the default."
         ) from None
     return tune
