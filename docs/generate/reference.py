@@ -195,7 +195,7 @@ def _ranges() -> dict[str, str]:
     found: dict[str, str] = {}
 
     def between(key: str, value: float, low: float, high: float = math.inf) -> None:
-        found[key] = f"from {low:g}" if high == math.inf else f"{low:g} to {high:g}"
+        found[key] = f"from {low:g}" if high > 1e15 else f"{low:g} to {high:g}"
 
     def one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
         found[key] = ", ".join(f"`{one}`" for one in allowed)

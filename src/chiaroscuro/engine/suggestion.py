@@ -212,13 +212,18 @@ def _images(data: Dataset) -> tuple[str, list[str], str]:
         return "digits", source, "the data draw their own views"
     side = min(data[[0]]["images"].shape[1:3])
     size = max(8, min(SIDE, side // 4 * 4))
-    encoder = "ResNet(depth=9, width=0.25, stem='strided')"
+    encoder = _small_net(size)
     if torch.cuda.is_available():
         encoder = "ResNet(depth=18, stem='small')"
     more = [f"views.first=SimCLR(size={size}, strength=0.5)", f"network.encoder={encoder}"]
     threads = torch.get_num_threads()
     device = "a GPU" if torch.cuda.is_available() else f"{threads} CPU thread{'s' * (threads > 1)}"
     return "pictures", more, f"{encoder} on {device}; views are crops of {size} pixels"
+
+
+def _small_net(size: int) -> str:
+    """Return a residual network for a CPU; tiny images are not halved at once."""
+    return f"ResNet(depth=9, width=0.25, stem='{'strided' if size >= 24 else 'small'}')"
 
 
 def _scaled(data: Dataset, axis: int | tuple[int, ...]) -> str:
@@ -279,7 +284,10 @@ def _pairs(data: Dataset) -> tuple[str, list[str], str]:
         return "text", more, "a transformer over bytes; the texts of a row are each other's views"
     side = min(data[[0]]["images"].shape[1:3])
     size = max(8, min(SIDE, side // 4 * 4))
-    more = [f"views.first=SimCLR(size={size}, strength=0.05)"]
+    more = [
+        f"views.first=SimCLR(size={size}, strength=0.05)",
+        f"network.encoder={_small_net(size)}",
+    ]
     return "emoji-clip", more, "CLIP: an image encoder and a text encoder, trained together"
 
 
