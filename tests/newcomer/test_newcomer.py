@@ -61,8 +61,9 @@ def home(tmp_path_factory):
         for at in range(16)
     ]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in pairs))
-    np.save(folder / "embeddings.npy", draw.normal(size=(100, 8)))
-    np.savez(folder / "embeddings.npz", h=draw.normal(size=(100, 8)), labels=np.arange(100) % 4)
+    for name in ("embeddings", "theirs"):
+        np.save(folder / f"{name}.npy", draw.normal(size=(100, 8)))
+        np.savez(folder / f"{name}.npz", h=draw.normal(size=(100, 8)), labels=np.arange(100) % 4)
     return folder
 
 
