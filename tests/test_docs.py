@@ -76,7 +76,7 @@ def test_every_citation_is_in_the_bibliography(pages):
 
 
 def test_every_page_of_the_navigation_exists_or_is_generated(pages):
-    nav = (ROOT / "mkdocs.yml").read_text().split("nav:")[1]
+    nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]
     named = re.findall(r"([\w/]+\.md)", nav)
     assert len(named) == len(set(named))
     for path in named:

@@ -53,7 +53,9 @@ def _provenance(content: dict[str, Any]) -> str:
         if part
     )
     date = str(found.get("date", ""))[:10]
-    return f"*Command:* `{content['command']}`. *Machine:* {machine}. *Date:* {date}.\n{{: .small }}"
+    return (
+        f"*Command:* `{content['command']}`. *Machine:* {machine}. *Date:* {date}.\n{{: .small }}"
+    )
 
 
 def _generic(result: Any) -> str:

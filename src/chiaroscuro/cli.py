@@ -325,17 +325,45 @@ def _train(call: argparse.Namespace) -> int:
         raise InputError("`--restart` goes with `--resume`: it begins a resumed run again.")
     first = os.environ.get("RANK", "0") == "0"
     settings, folder, said = _resumed(call) if call.resume else _new(call)
+    settings, modules = _initial(settings, call.init)
     for sentence in said if first else ():
         print(sentence, file=sys.stderr, flush=True)
     kinds = {"mlflow": MLflow, "tensorboard": TensorBoard, "wandb": WandB}
     loggers = [kinds[name]() for name in set(call.logs)]
     measure = held_out(glance, rows=500, every=max(1, settings.epochs // 20))
     monitors = [measure, snapshots(), *loggers]
-    run = train(settings, folder, monitors, call.resume, progress=sys.stderr, restart=call.restart)
+    run = train(
+        settings,
+        folder,
+        monitors,
+        call.resume,
+        progress=sys.stderr,
+        restart=call.restart,
+        **modules,
+    )
     if first:
         print(f"run: {run.folder}")
         print(_next_commands(run), file=sys.stderr)
     return 0
+
+
+def _initial(settings: Any, init: str | None) -> tuple[Any, dict[str, Any]]:
+    """Return settings with the networks of another run, and those networks with their weights."""
+    import dataclasses
+
+    from chiaroscuro.engine import open_run
+
+    if init is None:
+        return settings, {}
+    before = open_run(init)
+    networks = before.networks
+    settings = dataclasses.replace(settings, network=before.settings.network)
+    modules = {"encoder": networks.encoders[0], "projector": networks.projectors[0]}
+    if len(networks.encoders) > 1:
+        modules["second_encoder"] = networks.encoders[1]
+    if len(networks.projectors) > 1:
+        raise InputError(f"`--init {init}` needs a run with one projector; this one has 2.")
+    return settings, modules
 
 
 def _new(call: argparse.Namespace) -> tuple[Any, str, list[str]]:

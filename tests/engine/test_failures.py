@@ -141,7 +141,7 @@ def test_a_full_disk_loses_nothing(folder, tmp_path):
     assert found == [0, 1, [4, 0], 0, 1, [4, 0], 0]
     _, save, _, history, *_ = done.stderr.split("END\n")
     for said, what in ((save, "step-00000006"), (history, "history.jsonl")):
-        sentences = [line for line in said.splitlines() if "images/s" not in line]
+        sentences = [line for line in said.splitlines() if "samples/s" not in line]
         assert len(sentences) == 1, said
         assert f"{what}` cannot be written: File too large (errno 27)" in sentences[0]
         assert "intact" in sentences[0]

@@ -30,9 +30,9 @@ def test_lines():
     stream = io.StringIO()
     story(stream)
     one, two, last = stream.getvalue().splitlines()
-    pattern = r"epoch 1, step 10/20, loss 5.0000, [\d,]+ images/s, online_knn 0.750, \d+ s left"
+    pattern = r"epoch 1, step 10/20, loss 5.0000, [\d,]+ samples/s, online_knn 0.750, \d+ s left"
     assert re.fullmatch(pattern, one)
-    assert re.fullmatch(r"epoch 2, step 20/20, loss 5.0000, [\d,]+ images/s, 0 s left", two)
+    assert re.fullmatch(r"epoch 2, step 20/20, loss 5.0000, [\d,]+ samples/s, 0 s left", two)
     assert last == "done [not markup]"
 
 
@@ -43,9 +43,9 @@ def test_a_bar(monkeypatch):
     story(stream)
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
     frames = [frame.strip() for frame in re.split(r"[\r\n]+", plain) if frame.strip()]
-    bar = r"epoch 1 \S+ +5/20 loss 5.0000, [\d,]+ images/s, \d+ s left"
+    bar = r"epoch 1 \S+ +5/20 loss 5.0000, [\d,]+ samples/s, \d+ s left"
     assert any(re.fullmatch(bar, frame) for frame in frames), frames
-    later = r"epoch 2 \S+ 15/20 loss 4.0000, [\d,]+ images/s, online_knn 0.750, \d+ s left"
+    later = r"epoch 2 \S+ 15/20 loss 4.0000, [\d,]+ samples/s, online_knn 0.750, \d+ s left"
     assert any(re.fullmatch(later, frame) for frame in frames), frames
     assert "done [not markup]" in frames
     # one line remains of an epoch in which something was measured, none of the others
@@ -69,3 +69,14 @@ def test_what_is_not_training_does_not_count(monkeypatch):
         assert shown.seconds == pytest.approx(4)
     now[0] += 1
     assert shown.seconds == pytest.approx(5)
+
+
+def test_a_long_epoch_is_not_silent_without_a_terminal():
+    stream = io.StringIO()
+    with Progress(stream, steps=20, start=0, batch=8) as shown:
+        shown.step(1, 0, 5.0)
+        assert stream.getvalue() == ""
+        shown.shown -= 21
+        shown.step(2, 0, 4.5)
+        shown.step(3, 0, 4.0)
+    assert re.fullmatch(r"epoch 1, step 2/20, loss 4\.5000, .* left\n", stream.getvalue())

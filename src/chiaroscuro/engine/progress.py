@@ -11,6 +11,8 @@ __all__ = ["Progress", "duration"]
 
 OFTEN = 0.2
 """Seconds between two looks of the bar."""
+SILENT = 20.0
+"""Seconds after which a line is written where there is no terminal, in the middle of an epoch."""
 
 
 class Progress:
@@ -28,7 +30,7 @@ class Progress:
         >>> import sys
         >>> with Progress(sys.stdout, steps=10, start=0, batch=4) as shown:
         ...     shown.epoch(5, epoch=0, loss=1.25, measures={"online_knn": 0.5})
-        epoch 1, step 5/10, loss 1.2500, ... images/s, online_knn 0.500, ... left
+        epoch 1, step 5/10, loss 1.2500, ... samples/s, online_knn 0.500, ... left
     """
 
     def __init__(self, stream: TextIO | None, steps: int, start: int, batch: int):
@@ -76,10 +78,14 @@ class Progress:
         if self.bar is not None and (now - self.shown > OFTEN or step == self.steps):
             self.shown = now
             self._renew(step, epoch, loss)
+        elif self.bar is None and self.stream is not None and now - self.shown > SILENT:
+            self.shown = now
+            self.say(", ".join(self._parts(step, epoch, loss, {})))
 
     def epoch(self, step: int, epoch: int, loss: float, measures: Mapping[str, float]) -> None:
         """After an epoch; on a terminal a line remains of those in which something was measured."""
         self.measures |= measures
+        self.shown = time.perf_counter()
         if self.bar is not None:
             self._renew(step, epoch, loss)
         if self.bar is None or measures:
@@ -104,7 +110,7 @@ class Progress:
         left = (self.steps - step) * self.batch / max(rate, 1e-9)
         return [
             *(f"epoch {epoch + 1}", f"step {step}/{self.steps}", f"loss {loss:.4f}"),
-            f"{rate:,.0f} images/s",
+            f"{rate:,.0f} samples/s",
             *(f"{name} {value:.3f}" for name, value in measures.items()),
             f"{duration(left)} left",
         ]
