@@ -215,26 +215,30 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
 
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
-    """Regions and fit, by width and by depth."""
-    canvas, axes = style.canvas(1, 3)
-    for colour, (name, x) in enumerate((("widths", "width"), ("depths", "depth"))):
-        for row in result[name]:
-            at = [one[x] for one in row]
-            axes[0][colour].plot(
-                at, [one["visited"] for one in row], marker="o", color=style.COLOURS[colour]
-            )
-        axes[0][colour].set_yscale("log")
-        title = "two layers" if x == "width" else f"width {result[name][0][0]['width']}"
-        style.label(axes[0][colour], x, f"regions visited of {result['n']}", title)
-    axes[0][0].set_xscale("log", base=2)
-    axes[0][1].set_xticks([one["depth"] for one in result["depths"][0]])
-    fit = axes[0][2]
-    for colour, name in enumerate(("widths", "depths")):
-        for i, row in enumerate(result[name]):
-            visited, left = [one["visited"] for one in row], [one["unexplained"] for one in row]
-            text = None if i else f"by {name[:-1]}"
-            fit.plot(visited, left, marker="o", color=style.COLOURS[colour], label=text, alpha=0.8)
-    fit.set_xscale("log")
-    fit.legend(loc="best")
-    style.label(fit, "regions visited (1: linear)", "delta-h unexplained, locally", "local fit")
+    """Regions and local fit, by width and by depth: every seed, and the mean."""
+    canvas, axes = style.canvas(1, 3, width=3.3)
+    regions, *fits = axes[0]
+    mean = lambda rows, what: [
+        sum(one[what] for one in column) / len(column) for column in zip(*rows, strict=True)
+    ]
+    for i, (name, x) in enumerate((("widths", "width"), ("depths", "depth"))):
+        rows, colour = result[name], style.COLOURS[i]
+        at = [one[x] for one in rows[0]]
+        fixed = f"width {rows[0][0]['width']}" if x == "depth" else "two layers"
+        places = range(1, len(at) + 1)
+        regions.plot(places, mean(rows, "visited"), "o-", color=colour, label=f"{x}s, {fixed}")
+        for row in rows:
+            fits[i].plot(places, [one["unexplained"] for one in row], "o", color=colour, ms=3)
+        fits[i].plot(places, mean(rows, "unexplained"), color=colour, label="mean over seeds")
+        fits[i].set_xticks(places, [str(value) for value in at])
+        fits[i].set_ylim(0.7, 0.95)
+        style.label(fits[i], x, r"share of $\delta h$ unexplained, locally", fixed)
+    linear = mean(result["depths"], "unexplained")[0]
+    for axis in fits:
+        axis.axhline(linear, color=style.GREY, linestyle="--", linewidth=1, label="linear")
+    fits[0].legend(loc="upper right")
+    regions.set_yscale("log")
+    regions.set_xticks([])
+    regions.legend(loc="lower right")
+    style.label(regions, "wider, or deeper", f"regions visited of {result['n']}", "regions")
     return canvas

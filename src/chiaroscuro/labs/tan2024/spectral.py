@@ -260,20 +260,17 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         for p, share in zip(row["p"], row["share"], strict=True)
     ]
 
-    def both(printed: str, corrected: str) -> dict[str, dict[str, float]]:
-        return {
-            "printed": {"error": error[printed], "least_error": least[printed]},
-            "corrected": {"error": error[corrected]},
-        }
+    def both(wrong: str, right: str) -> tuple[dict[str, float], dict[str, float]]:
+        return {"error": error[wrong], "least_error": least[wrong]}, {"error": error[right]}
 
     return [
         ROWS.judge(error=error["rows"]),
         SAMPLED.judge(largest_z=max(z_scores), n_samples=n),
         NODES.judge(error=error["nodes"]),
         INFONCE.judge(error=error["infonce"]),
-        TRACE.judge(**both("tau_1", "over_tau")),
-        DEGREES.judge(**both("A", "P")),
-        ASYMMETRIC.judge(**both("plain", "half")),
+        TRACE.judge(*both("tau_1", "over_tau")),
+        DEGREES.judge(*both("A", "P")),
+        ASYMMETRIC.judge(*both("plain", "half")),
         DEFINITE.judge(
             printed={"smallest": result["smallest"]["plain"]},
             corrected={"smallest": result["smallest"]["half"]},
