@@ -109,7 +109,8 @@ def test_the_end_of_a_worker_is_one_sentence():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert re.search(
-        r"ChiaroError: .* has ended: (DataLoader worker|Connection).* `data.workers`", done.stderr
+        r"ChiaroError: .* has ended .*: (DataLoader worker|Connection).*`data.workers`",
+        done.stderr,
     )
 
 

@@ -289,7 +289,7 @@ def _loop(
     networks: Any = as_compiled(state.networks) if options.compile else state.networks
     if not options.micro_batch:  # those pass through each network many times before they add up
         networks = in_parallel(networks)
-    ahead = plan.batches.stream(state.step, steps, options.workers)
+    ahead = plan.batches.stream(state.step, steps, options.workers, options.timeout)
     shown = Progress(
         training.progress if is_first() else None, steps, state.step, plan.batches.batch
     )

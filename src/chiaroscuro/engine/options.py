@@ -29,6 +29,7 @@ class FitOptions:
         sync_batch_norm: batch statistics over all ranks.
         clip: largest norm of the whole gradient; 0 does not clip.
         workers: processes that prepare batches of our data ahead; a `DataLoader` brings its own.
+        timeout: seconds to wait for a batch of theirs; 0 waits for ever.
         saving: how often to save and to record, where there is a place to save.
 
     Example:
@@ -51,11 +52,12 @@ class FitOptions:
     sync_batch_norm: bool = False
     clip: float = 0.0
     workers: int = 0
+    timeout: float = 600.0
     saving: SavingSettings = field(default_factory=SavingSettings)
 
     def __post_init__(self) -> None:
         between("seed", self.seed, 0, 2**63 - 1)
-        for name in ("micro_batch", "queue", "clip", "workers"):
+        for name in ("micro_batch", "queue", "clip", "workers", "timeout"):
             between(name, getattr(self, name), 0)
         for name in ("momentum", "average"):
             between(name, getattr(self, name), 0, 1)
@@ -96,5 +98,6 @@ class FitOptions:
             sync_batch_norm=network.sync_batch_norm,
             clip=settings.optimiser.clip,
             workers=settings.data.workers,
+            timeout=settings.data.timeout,
             saving=settings.saving,
         )

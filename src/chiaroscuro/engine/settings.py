@@ -31,7 +31,7 @@ __all__ = [
     "require_notation",
 ]
 
-WITHOUT_EFFECT = ("saving.", "data.workers")
+WITHOUT_EFFECT = ("saving.", "data.workers", "data.timeout")
 """Settings that change no weight: a run may be resumed with others."""
 
 
@@ -56,14 +56,18 @@ class DataSettings:
             thing and are yet each other's negatives. Needed with `views.fresh`.
         workers: processes that prepare batches ahead; 0 prepares them between steps. The batches
             are the same, bit by bit.
+        timeout: seconds to wait for a batch of the workers before training ends with a sentence;
+            0 waits for ever.
     """
 
     source: str = "digits"
     part: str = "train"
     distinct: bool = False
     workers: int = 0
+    timeout: float = 600.0
 
     def __post_init__(self) -> None:
+        between("data.timeout", self.timeout, 0)
         one_of("data.part", self.part, ("train", "test", "all"))
         between("data.workers", self.workers, 0, 1024)
 
@@ -312,6 +316,14 @@ class Settings:
             lambda: (
                 "`symmetric` needs a slow copy, `network.momentum` above 0; received "
                 f"{self.network.momentum}. Without one both views are anchors already."
+            ),
+        )
+        need(
+            self.symmetric
+            or not (self.network.second_encoder.strip() and self.network.momentum > 0),
+            lambda: (
+                f"`network.second_encoder` with `network.momentum = {self.network.momentum}` needs "
+                "`symmetric = true`: otherwise only the first encoder would learn."
             ),
         )
         need(

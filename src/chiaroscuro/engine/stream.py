@@ -8,6 +8,7 @@ where several threads cut them.
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
 import sys
 import warnings
@@ -119,15 +120,21 @@ class Steps(TorchDataset):
             + ". Leave such rows out, or fill their gaps."
         )
 
-    def stream(self, start: int, stop: int, workers: int = 0) -> Generator[PairBatch, None, None]:
-        """The batches of steps `start` to `stop`, in order; to be closed where it is left early.
+    def stream(
+        self, start: int, stop: int, workers: int = 0, timeout: float = 0.0
+    ) -> Generator[PairBatch, None, None]:
+        """Yield the batches of steps `start` to `stop`, in order; to be closed if left early.
 
         Args:
             start, stop: as for `range`.
             workers: processes that prepare them ahead; 0 prepares each when it is asked for.
+            timeout: seconds to wait for a batch of theirs; 0 waits for ever.
         """
         steps = range(start, stop)
-        yield from map(self.__getitem__, steps) if workers == 0 else _ahead(self, steps, workers)
+        if workers == 0:
+            yield from map(self.__getitem__, steps)
+        else:
+            yield from _ahead(self, steps, workers, timeout)
 
 
 def _is_finite(x: Any) -> bool:
@@ -221,12 +228,15 @@ class Iterated:
         """Return the same: every rank brings its own."""
         return self
 
-    def stream(self, start: int, stop: int, workers: int = 0) -> Generator[PairBatch, None, None]:
+    def stream(
+        self, start: int, stop: int, workers: int = 0, timeout: float = 0.0
+    ) -> Generator[PairBatch, None, None]:
         """Yield the batches of steps `start` to `stop`, in order.
 
         Args:
             start, stop: as for `range`.
             workers: 0; a `DataLoader` has its own.
+            timeout: of no effect; a `DataLoader` has its own.
         """
         need(
             workers == 0,
@@ -333,7 +343,9 @@ def _as_pair(came: Any, step: int) -> PairBatch:
     return x1, x2, None if labels is None else torch.as_tensor(labels)
 
 
-def _ahead(batches: Steps, steps: range, workers: int) -> Generator[PairBatch, None, None]:
+def _ahead(
+    batches: Steps, steps: range, workers: int, timeout: float
+) -> Generator[PairBatch, None, None]:
     """The same, by worker processes; they end when the iterator is closed, or their parent does."""
     with warnings.catch_warnings():
         # more workers than cores is slow, not wrong
@@ -344,19 +356,30 @@ def _ahead(batches: Steps, steps: range, workers: int) -> Generator[PairBatch, N
             sampler=steps,
             num_workers=workers,
             prefetch_factor=AHEAD,
+            timeout=timeout,
             worker_init_fn=_begin,
             # not torch's own: drawing the workers' seed would move the random numbers of training
             generator=torch.Generator(),
             # what was opened is shared, not copied
             multiprocessing_context="fork" if sys.platform == "linux" else None,
         )
+    iterator = iter(loader)
     try:
-        for came in loader:
+        for came in iterator:
             if isinstance(came, _Failure):
                 raise came.error
             yield came
     except (ConnectionError, EOFError) as error:  # it ended while it handed over a batch
         raise _ended(f"{type(error).__name__}: {error}") from None
+    finally:
+        _wake(getattr(iterator, "_workers", ()))
+
+
+def _wake(workers: Iterable[Any]) -> None:
+    """Let workers that were stopped (SIGSTOP) go on, so that they hear that they are to end."""
+    for worker in workers if hasattr(signal, "SIGCONT") else ():
+        if worker.is_alive():
+            os.kill(worker.pid, signal.SIGCONT)
 
 
 @contextmanager
@@ -365,7 +388,7 @@ def watched_workers() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        if not str(error).startswith("DataLoader worker"):
+        if not str(error).startswith("DataLoader "):
             raise
         raise _ended(str(error)) from None
 
@@ -373,8 +396,8 @@ def watched_workers() -> Iterator[None]:
 def _ended(why: str) -> ChiaroError:
     reason = " ".join(why.split()).rstrip(".")
     return ChiaroError(
-        f"A process that prepares batches has ended: {reason}. Resume with fewer `data.workers`; 0 "
-        "prepares batches in the training process."
+        f"A process that prepares batches has ended or does not answer: {reason}. Resume with "
+        "fewer `data.workers`; 0 prepares batches in the training process."
     )
 
 

@@ -114,7 +114,7 @@ def _classify(
     results: dict[str, Any],
 ) -> None:
     """Neighbours and probes of every subject."""
-    y = np.asarray(embeddings.labels)
+    y = _numbered(np.asarray(embeddings.labels))
     train, test = ((side == s) & (y >= 0) for s in (0, 1))
     need(
         train.sum() >= 2 and test.sum() >= 1,
@@ -134,6 +134,14 @@ def _classify(
         results[name] |= _accuracies(both[0], both[1], probes)
     protocol |= _protocol(train, test, y, probes)
     protocol["input"] = f"{_raw(embeddings)}, centred by the mean of the training side"
+
+
+def _numbered(y: np.ndarray) -> np.ndarray:
+    """Return labels that are ids as 0, 1, ... in their order: a probe has a column for each."""
+    if not y.size or int(y.max()) < len(y):
+        return y
+    names, places = np.unique(y, return_inverse=True)
+    return np.where(y < 0, -1, places - int((names < 0).sum()))
 
 
 def _match(

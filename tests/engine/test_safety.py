@@ -1,0 +1,286 @@
+"""Nothing lost, nothing silent: resuming, one writer, signals, divergence, workers that stop."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+
+from chiaroscuro import evaluate
+from chiaroscuro.artifacts import Embeddings, Run, checkpoints, one_writer
+from chiaroscuro.cli import main
+from chiaroscuro.engine import (
+    ScheduleSettings,
+    fitting,
+    held_out,
+    read_settings,
+    state,
+    step,
+    train,
+)
+from chiaroscuro.errors import ChiaroError, InputError
+
+SMALL = [
+    "epochs=2",
+    "batch=16",
+    "views.first=Jitter(noise=0.1)",
+    "network.encoder=MLP(d_in=5, d=8)",
+    "network.projector=Projector(d=4)",
+    "optimiser.name=adamw",
+    "schedule.warmup=0",
+    "saving.every=1",
+    "saving.record=1",
+]
+
+
+def small(folder, *more, **arrays):
+    x = np.random.default_rng(0).normal(size=(48, 5)).astype(np.float32)
+    np.savez(folder / "x.npz", **({"x": x} | arrays))
+    return read_settings("simclr", [*SMALL, f"data.source={folder / 'x.npz'}", *more])
+
+
+def newest(run):
+    return checkpoints.latest_good(run.checkpoints).checkpoint
+
+
+# ---- resuming ----
+
+
+def test_a_run_without_checkpoints_is_not_begun_again_unasked(tmp_path):
+    settings = small(tmp_path)
+    run = train(settings, tmp_path / "run")
+    before = run.history().records
+    (run.folder / "checkpoints").rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=r"has taken 6 steps, and no checkpoint .*--restart"):
+        train(settings, run.folder, resume=True)
+    assert run.history().records == before
+    said = io.StringIO()
+    train(settings, run.folder, resume=True, restart=True, progress=said)
+    assert "begins again at step 0; it had taken 6 steps" in said.getvalue()
+    assert newest(run).step == 6
+    aside = (run.folder / "history-before-restart-1.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in aside] == before
+    (tmp_path / "elsewhere").rename(tmp_path / "kept")
+
+
+def test_checkpoints_that_cannot_be_read_stop_a_resume_and_stay(tmp_path, monkeypatch):
+    settings = small(tmp_path)
+    run = train(settings, tmp_path / "run")
+    before, names = run.history().records, sorted(os.listdir(run.checkpoints))
+
+    def denied(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "_verified", denied)
+        with pytest.raises(ChiaroError, match="cannot be read: Permission denied"):
+            train(settings, run.folder, resume=True, restart=True)
+    assert run.history().records == before
+    assert sorted(os.listdir(run.checkpoints)) == names
+
+
+# ---- one writer ----
+
+
+def test_a_second_writer_is_told_of_the_first(tmp_path):
+    settings = small(tmp_path)
+    run = train(settings, tmp_path / "run")
+    with one_writer(run.folder):
+        sentence = rf"Another process \(pid {os.getpid()}, on .+, since .+\) trains in"
+        with pytest.raises(ChiaroError, match=sentence):
+            train(settings, run.folder, resume=True)
+    train(settings, run.folder, resume=True)
+
+
+def test_the_lock_of_a_dead_process_is_taken_over(tmp_path):
+    code = (
+        "import os, sys, time\nfrom pathlib import Path\n"
+        "from chiaroscuro.artifacts import one_writer\n"
+        "with one_writer(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline().strip() == "held"
+        with (
+            pytest.raises(ChiaroError, match=rf"pid {holder.pid}, on "),
+            one_writer(tmp_path),
+        ):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with one_writer(tmp_path) as said:
+        assert said == ""
+
+
+def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
+    from chiaroscuro.artifacts import locks
+
+    def none(*args):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "lockf", none)
+    with one_writer(tmp_path) as said:
+        assert "has no locks (No locks available)" in said
+
+
+# ---- signals ----
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGTERM", 143), ("SIGHUP", 129)])
+def test_the_signals_of_a_scheduler_save_and_end(tmp_path, monkeypatch, name, status):
+    settings, inner, seen = small(tmp_path, "saving.every=100"), step._follow, []
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+
+    def asked(*args):
+        seen.append(1)
+        if len(seen) == 2:
+            signal.raise_signal(number)
+        inner(*args)
+
+    whole = train(settings, tmp_path / "whole")
+    monkeypatch.setattr(step, "_follow", asked)
+    said = io.StringIO()
+    with pytest.raises(SystemExit) as ended:
+        train(settings, tmp_path / "run", progress=said)
+    assert ended.value.code == status
+    assert signal.getsignal(number) == before
+    assert f"`--resume --out {tmp_path / 'run'}` goes on" in said.getvalue()
+    run = Run.open(tmp_path / "run")
+    assert newest(run).step == 2
+    train(settings, run.folder, resume=True)
+    one, two = newest(whole).arrays, newest(run).arrays
+    assert all(one[key].tobytes() == two[key].tobytes() for key in one)
+
+
+# ---- divergence ----
+
+
+def ruined(at):
+    """A step after whose update the weights are not finite."""
+    inner = fitting.take_step
+
+    def take_step(run_state, *args):
+        loss = inner(run_state, *args)
+        if run_state.step + 1 == at and max(run_state.rates) > 1e-4:
+            with torch.no_grad():
+                next(run_state.networks.parameters()).mul_(torch.nan)
+        return loss
+
+    return take_step
+
+
+def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
+    """Also in the last step, whose loss is still finite; a lower rate goes on from there."""
+    settings = small(tmp_path, "optimiser.lr=0.001")
+    monkeypatch.setattr(fitting, "take_step", ruined(at=6))
+    with pytest.raises(state.Diverged, match=r"After step 6 1 of .* tensors .*Lower"):
+        train(settings, tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+    assert newest(run).step == 5
+    assert "diverged" in run.history().records[-1]
+    with pytest.raises(InputError, match=r"`optimiser.lr` was 0.001 and is 0.01 now"):
+        train(small(tmp_path, "optimiser.lr=0.01"), run.folder, resume=True)
+    lower = small(tmp_path, "optimiser.lr=1e-5")
+    train(lower, run.folder, resume=True)
+    assert newest(run).step == 6
+    assert {"step": 5, "lr_lowered_from": 0.001, "lr_lowered_to": 1e-05} in run.history().records
+    assert run.settings()["optimiser"]["lr"] == 1e-5
+    train(lower, run.folder, resume=True)
+
+
+def test_a_lower_rate_needs_a_divergence(tmp_path):
+    run = train(small(tmp_path, "optimiser.lr=0.001"), tmp_path / "run")
+    with pytest.raises(InputError, match=r"`optimiser.lr` was 0.001 and is 1e-05 now"):
+        train(small(tmp_path, "optimiser.lr=1e-5"), run.folder, resume=True)
+
+
+# ---- labels, schedules, workers ----
+
+
+def test_labels_that_are_ids_cost_nothing(tmp_path):
+    labels = np.arange(48) % 3 * 10**9
+    seen = []
+
+    def measure(known, asked):
+        seen.append((known[1], asked[1]))
+        return {"n": float(np.bincount(known[1]).size)}
+
+    run = train(small(tmp_path, labels=labels), tmp_path / "run", [held_out(measure)])
+    assert [r["n"] for r in run.history().records if "n" in r] == [3.0, 3.0]
+    assert set(np.concatenate(seen[0]).tolist()) == {0, 1, 2}
+
+
+def test_ids_are_evaluated_like_classes():
+    rng = np.random.default_rng(0)
+    known = {"h": rng.normal(size=(200, 4)), "split": np.repeat([0, 1], 100)}
+    labels = np.arange(200) % 4
+    one, two = (
+        evaluate(Embeddings(labels=y, **known), probes=["ridge"])["results"]["encoder"]
+        for y in (labels, labels * 10**9 + 5)
+    )
+    assert one == two
+
+
+def test_of_many_epochs_few_are_tried_out(tmp_path, monkeypatch):
+    settings, inner, asked = small(tmp_path, "epochs=100000000"), ScheduleSettings.factor, []
+    monkeypatch.setattr(ScheduleSettings, "factor", lambda *args: asked.append(1) or inner(*args))
+
+    def stop(moment):
+        raise fitting.StopTraining
+
+    with pytest.raises(fitting.StopTraining):
+        train(settings, callbacks=[stop])
+    assert len(asked) < 1010  # and once for each step
+
+
+STOPPED = """
+    import multiprocessing, os, signal, sys, threading, time
+    import numpy as np
+    from chiaroscuro.engine import read_settings, train
+    settings = read_settings("simclr", [*sys.argv[2].split(";"), "data.workers=1"])
+    def stop():
+        while not multiprocessing.active_children():
+            time.sleep(0.01)
+        os.kill(multiprocessing.active_children()[0].pid, signal.SIGSTOP)
+    threading.Thread(target=stop, daemon=True).start()
+    train(settings, sys.argv[1])
+"""
+
+
+def test_a_worker_that_is_stopped_ends_training_with_a_sentence(tmp_path):
+    small(tmp_path)
+    sets = [*SMALL, f"data.source={tmp_path / 'x.npz'}", "epochs=10000", "data.timeout=2"]
+    script = tmp_path / "stopped.py"
+    script.write_text(textwrap.dedent(STOPPED))
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "run"), ";".join(sets)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "does not answer: DataLoader timed out after 2" in done.stderr.splitlines()[-1]
+
+
+def test_the_command_line_takes_restart(tmp_path, capsys):
+    out = tmp_path / "run"
+    sets = [*SMALL, "epochs=1", f"data.source={tmp_path / 'x.npz'}"]
+    small(tmp_path)
+    assert main(["train", "simclr", "--out", str(out), "--set", *sets]) == 0
+    (out / "checkpoints").rename(tmp_path / "kept")
+    capsys.readouterr()
+    assert main(["train", "--resume", "--out", str(out)]) == 2
+    assert "--restart" in capsys.readouterr().err
+    assert main(["train", "--resume", "--restart", "--out", str(out)]) == 0
