@@ -15,7 +15,16 @@ from chiaroscuro.data.order import Blocks
 from chiaroscuro.data.scaling import Scaling, Standardised
 from chiaroscuro.errors import InputError, need
 
-__all__ = ["SPLITS", "Column", "Dataset", "Samples", "Skipped", "Source", "batch_of_objects"]
+__all__ = [
+    "SECOND",
+    "SPLITS",
+    "Column",
+    "Dataset",
+    "Samples",
+    "Skipped",
+    "Source",
+    "batch_of_objects",
+]
 
 SPLITS = ("train", "test")
 """`split` holds 0 for the first, 1 for the second, as in an embeddings file."""
@@ -23,7 +32,10 @@ SPLITS = ("train", "test")
 DESCRIPTIVE = ("labels", "coarse_labels", "factors", "ids", "split", "groups")
 """Columns that say something about a row and are never an input."""
 
-ONE_DIMENSIONAL = ("x", "texts", "captions")
+SECOND = "second_view"
+"""The column of the other side of pairs that came ready."""
+
+ONE_DIMENSIONAL = ("x", "texts", "captions", SECOND)
 """Inputs that may have one value a row; any other column with one value a row is a note."""
 
 _CHECKED_AT_ONCE = 1 << 20

@@ -11,15 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chiaroscuro.data.arrays import from_arrays
-from chiaroscuro.data.dataset import Column, Dataset, batch_of_objects
+from chiaroscuro.data.dataset import SECOND, Column, Dataset, batch_of_objects
 from chiaroscuro.data.pictures import EXTENSIONS, Pictures, load_pictures
 from chiaroscuro.data.tables import from_frame, from_hugging_face
 from chiaroscuro.errors import InputError, need
 
 __all__ = ["SECOND", "from_object", "holds_files"]
-
-SECOND = "second"
-"""The column of the other side of pairs that came ready."""
 
 ROLES = {
     **dict.fromkeys(("label", "y", "target", "fine_label"), "labels"),

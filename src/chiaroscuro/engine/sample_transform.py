@@ -70,7 +70,7 @@ def as_view(view: Any) -> View | None:
 
     Example:
         >>> as_view("Jitter(noise=0.5)"), as_view(None)
-        (Jitter(noise=0.5), None)
+        (Jitter(noise=0.5, scale=0.0), None)
     """
     if view is None or isinstance(view, View):
         return view
