@@ -13,7 +13,7 @@ from chiaroscuro.models.model import Model, images, one_of
 
 __all__ = ["ResNet"]
 
-_BLOCKS = {9: (1, 1, 1, 1), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
+BLOCKS = {9: (1, 1, 1, 1), 18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 _SHRINKS = {"small": 8, "strided": 16, "large": 32}  # image side per side of the last map
 
 
@@ -61,7 +61,7 @@ class ResNet(Model):
         stages: int = 1,
     ):
         super().__init__()
-        one_of(self, "depth", depth, _BLOCKS)
+        one_of(self, "depth", depth, BLOCKS)
         one_of(self, "stem", stem, _SHRINKS)
         need(
             isinstance(channels, int) and channels > 0,
@@ -87,7 +87,7 @@ class ResNet(Model):
         self.conv1 = _conv(channels, planes, kernel, stride)
         self.bn1 = nn.BatchNorm2d(planes)
         d, made = planes, []
-        for stage, count in enumerate(_BLOCKS[depth]):
+        for stage, count in enumerate(BLOCKS[depth]):
             width_here = planes * 2**stage
             blocks: OrderedDict[str, nn.Module] = OrderedDict()
             for at in range(count):

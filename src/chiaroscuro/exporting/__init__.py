@@ -1,0 +1,3 @@
+"""Take a trained network elsewhere."""
+
+__all__: list[str] = []
