@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         diagnostics,
         dynamics,
         engine,
+        exporting,
         graphs,
         kernels,
         labs,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from chiaroscuro.engine import embed, train
     from chiaroscuro.engine.estimator import ContrastiveEmbedding
     from chiaroscuro.errors import ChiaroError, InputError
+    from chiaroscuro.exporting import export, load_pretrained, save_pretrained
     from chiaroscuro.kernels import (
         Adaptive,
         Balanced,
@@ -118,14 +120,18 @@ __all__ = [
     "embed",
     "engine",
     "evaluate",
+    "export",
+    "exporting",
     "graphs",
     "kernels",
     "labs",
+    "load_pretrained",
     "models",
     "objectives",
     "pairwise",
     "parse",
     "report",
+    "save_pretrained",
     "spec",
     "train",
     "tune",
@@ -149,11 +155,13 @@ _HOME = {
     "engine.estimator": "ContrastiveEmbedding",
     "tuning": "tune",
     "verbs": "diagnose evaluate report",
+    "exporting": "export load_pretrained save_pretrained",
 }
 _ALGEBRA = ("kernels", "pairwise", "objectives")
 _ROOMS = {
     *("errors", "numerics", "spec", "measures", "artifacts", "data", "views", "models"),
     *("kernels", "pairwise", "objectives", "graphs", "dynamics", "diagnostics", "engine", "labs"),
+    "exporting",
     "tuning",
 }
 _WHERE = {name: room for room, names in _HOME.items() for name in names.split()}

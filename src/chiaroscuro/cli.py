@@ -221,6 +221,20 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         help="do not diagnose and evaluate runs that have not been",
     )
 
+    export = _verb(verbs, "export", "Write the encoder of a run for another library", _export)
+    export.add_argument("run", metavar="RUN", help="run folder")
+    export.add_argument(
+        "--to", required=True, metavar="timm|torchvision|transformers|onnx|torch", help="the format"
+    )
+    export.add_argument("--out", metavar="DIR", required=True, help="new or empty folder")
+    export.add_argument("--licence", metavar="NAME", default="", help="licence of the weights")
+    export.add_argument(
+        "--no-evaluation",
+        dest="evaluation",
+        action="store_false",
+        help="leave the evaluation out of the model card",
+    )
+
     view = _verb(verbs, "view", "Serve the report page live, on this machine only", _view)
     view.add_argument("folder", metavar="DIR", nargs="?", default=".", help="folder of runs (.)")
     view.add_argument("--port", metavar="N", type=int, default=0, help="port (a free one)")
@@ -511,6 +525,14 @@ def _embed(call: argparse.Namespace) -> int:
     if skipped := embeddings.facts().get("skipped"):
         print(skipped, file=sys.stderr)
     print(f"embeddings: {embeddings.save(call.out)}")
+    return 0
+
+
+def _export(call: argparse.Namespace) -> int:
+    from chiaroscuro.exporting import export
+
+    folder = export(call.run, call.to, call.out, call.licence, call.evaluation)
+    print(f"export: {folder}")
     return 0
 
 

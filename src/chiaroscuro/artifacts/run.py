@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import itertools
 import os
@@ -223,6 +224,17 @@ class Run:
         need(isinstance(found, dict), lambda: f"`{path}` needs an object; it holds another value.")
         newer(f"`{path}`", found.get("format"), RUN_FORMAT)
         return {key: value for key, value in found.items() if key != "format"}
+
+    def save_pretrained(self, folder: str | os.PathLike, licence: str = "") -> Path:
+        """Write the trained network so that `chiaroscuro.load_pretrained` reads it without the run.
+
+        Args:
+            folder: new or empty.
+            licence: of the weights, for the model card.
+        """
+        # looked up when called: a run folder can be read where torch is not installed
+        exporting = importlib.import_module("chiaroscuro.exporting")
+        return exporting.save_pretrained(self, folder, licence)
 
     # ---- history ----
 

@@ -83,7 +83,8 @@ class Files:
 
 def renamed(encoder: nn.Module, library: str) -> dict[str, Tensor]:
     """Return the weights of a `ResNet` or `ViT` under the names of another library's files."""
-    state, out = encoder.state_dict(), {}
+    state = encoder.state_dict()
+    out: dict[str, Tensor] = {}
     for name, theirs in (names_in(encoder, library) or {}).items():
         parts = state[name].chunk(len(theirs)) if len(theirs) > 1 else (state[name],)
         out |= dict(zip(theirs, parts, strict=True))

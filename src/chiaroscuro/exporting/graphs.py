@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib.util
 import io
 import logging
@@ -23,19 +24,18 @@ TOLERANCE = 1e-5
 
 
 def as_program(encoder: Model) -> torch.export.ExportedProgram:
-    """Trace an encoder in evaluation mode for a batch of any size.
+    """Trace a copy of an encoder in evaluation mode for a batch of any size.
 
     Args:
-        encoder: its mode is left as it is.
+        encoder: left as it is.
     """
-    x = _varied(encoder.example(2))
-    size = torch.export.Dim("n", min=1)
-    training = encoder.training
-    try:
-        with torch.no_grad():
-            return torch.export.export(encoder.eval(), (x,), dynamic_shapes=({0: size},))
-    finally:
-        encoder.train(training)
+    traced = copy.deepcopy(encoder).eval()
+    with torch.no_grad():
+        for tensor in (*traced.parameters(), *traced.buffers()):
+            # a file holds whole tensors in the usual order, not parts of a larger one
+            tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
+        x, size = _varied(traced.example(2)), torch.export.Dim("n", min=1)
+        return torch.export.export(traced, (x,), dynamic_shapes=({0: size},))
 
 
 def to_program(encoder: Model, path: Path) -> float:

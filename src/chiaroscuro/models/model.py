@@ -45,7 +45,10 @@ class Model(nn.Module, ABC):
 
 
 def readable(x: Tensor) -> bool:
-    """Whether the values of a tensor can be looked at: not inside what `torch.func` transforms."""
+    """Whether the values of a tensor can be looked at: not while `torch.func` transforms or
+    `torch.export` traces the network."""
+    if torch.compiler.is_compiling():
+        return False
     return not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 

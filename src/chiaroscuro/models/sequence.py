@@ -89,8 +89,8 @@ class SequenceTransformer(Model):
             )
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         if self.cls is not None:
-            x = torch.cat([self.cls.expand(len(x), -1, -1), x], dim=1)
-            mask = None if mask is None else torch.cat([mask.new_ones(len(x), 1), mask], dim=1)
+            x = torch.cat([self.cls.expand(x.shape[0], -1, -1), x], dim=1)
+            mask = None if mask is None else torch.cat([mask.new_ones(x.shape[0], 1), mask], dim=1)
         for block in self.blocks:
             x = block(x, mask)
         x = self.norm(x)

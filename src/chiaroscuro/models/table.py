@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.errors import need
-from chiaroscuro.models.model import Model, positive
+from chiaroscuro.models.model import Model, positive, readable
 
 __all__ = ["Table"]
 
@@ -52,7 +52,7 @@ class Table(Model):
                 f"{tuple(getattr(x, 'shape', ()))}."
             ),
         )
-        if len(x):
+        if readable(x) and len(x):
             low, high = (int(bound) for bound in x.aminmax())
             need(
                 low >= 0 and high < self.n_symbols,

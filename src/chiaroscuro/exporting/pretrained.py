@@ -1,0 +1,333 @@
+"""Save a trained network in one folder, and load it again without the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+import chiaroscuro.models as models
+from chiaroscuro import views
+from chiaroscuro.artifacts import Embeddings, Run
+from chiaroscuro.artifacts.files import newer
+from chiaroscuro.diagnostics import evaluate
+from chiaroscuro.engine import Networks, Settings, ViewSettings, embed, load_networks
+from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.exporting.card import Facts, card
+from chiaroscuro.exporting.files import Files, Preprocessing
+from chiaroscuro.exporting.graphs import to_onnx, to_program
+from chiaroscuro.exporting.libraries import for_timm, for_torchvision, for_transformers
+from chiaroscuro.models import Adapter, Model, Projector
+from chiaroscuro.spec import notation, parse
+
+__all__ = ["TARGETS", "Pretrained", "export", "load_pretrained", "save_pretrained"]
+
+PRETRAINED_FORMAT = 1
+TARGETS = ("timm", "torchvision", "transformers", "onnx", "torch")
+_LIBRARIES: dict[str, Callable[[Model, Preprocessing], Files]] = {
+    "timm": for_timm,
+    "torchvision": for_torchvision,
+    "transformers": for_transformers,
+}
+_USAGE = 'import chiaroscuro as cs\n\nmodel = cs.load_pretrained("DIR")\nh = model.embed(data).h'
+_ONNX = (
+    'import onnxruntime\n\nsession = onnxruntime.InferenceSession("DIR/model.onnx")\n'
+    '(h,) = session.run(None, {"x": images})'
+)
+
+
+class Pretrained(nn.Module):
+    """An encoder with its projector and its preprocessing, as `load_pretrained` returns it.
+
+    Calling it maps prepared samples to h; `embed` takes data as they are.
+
+    Args:
+        encoder, projector: the networks; no projector is None.
+        view: that it was trained on, which knows the size and normalisation of images; or None.
+    """
+
+    def __init__(self, encoder: Model, projector: Model | None = None, view: Any = None):
+        super().__init__()
+        self.encoder, self.projector, self.view = encoder, projector, view
+
+    @property
+    def d(self) -> int:
+        """Dimension of h."""
+        return self.encoder.d
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """Size, mean and deviation of the images it takes."""
+        return Preprocessing.of(self.encoder, self.view)
+
+    def prepare(self, images: Any) -> Tensor:
+        """Return images (n, height, width, channels) of bytes as the tensor the encoder takes."""
+        x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
+        x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
+        return x if self.view is None else self.view.plain(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoder(x)
+
+    def embed(self, data: Any) -> Embeddings:
+        """Return the embeddings of a data set, prepared as in training.
+
+        Args:
+            data: as for `chiaroscuro.embed`.
+        """
+        projector = self.projector or Projector(self.d, d=None, depth=0, last="none")
+        text = "" if self.view is None else notation(self.view)
+        networks = Networks([self.encoder], [projector])
+        return embed(networks, data, views=ViewSettings(first=text))
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is exported, whether it comes from a run or from networks."""
+
+    encoder: Model
+    projector: Model | None
+    view: Any
+    run: Run | None
+
+
+def export(
+    run: Run | str | os.PathLike,
+    to: str,
+    out: str | os.PathLike,
+    licence: str = "",
+    evaluation: bool = True,
+) -> Path:
+    """Write the encoder of a run for another library, with its preprocessing and a model card.
+
+        timm           `timm.create_model("local-dir:OUT", pretrained=True)`
+        torchvision    `load_state_dict(load_file("OUT/model.safetensors"), strict=True)`
+        transformers   `AutoModel.from_pretrained("OUT")`
+        onnx           `model.onnx` with a batch of any size, compared with onnxruntime to 1e-5
+        torch          `chiaroscuro.load_pretrained("OUT")`, and `model.pt2` for `torch.export.load`
+
+    Args:
+        run: or its folder.
+        to: one of these five.
+        out: a folder that is new or empty.
+        licence: of the weights, for the card.
+        evaluation: evaluate the run for the card, beside its controls.
+    """
+    need(
+        to in TARGETS,
+        lambda: f"`chiaro export --to {to}` is not known; there are {', '.join(TARGETS)}.",
+    )
+    subject = _of_run(run)
+    prepare = Preprocessing.of(subject.encoder, subject.view)
+    usage, notes = _USAGE, ""
+    files = _LIBRARIES[to](subject.encoder, prepare) if to in _LIBRARIES else None
+    folder = _new_folder(out)
+    if files is not None:
+        files.write(folder)
+        usage = files.usage
+    elif to == "onnx":
+        worst = to_onnx(subject.encoder, folder / "model.onnx")
+        _write_json(folder / "config.json", {"library": "onnx", **_config(subject)})
+        usage, notes = _ONNX, f"Largest relative difference from torch: {worst:.1e}."
+    else:
+        _write_own(subject, folder)
+        worst = to_program(subject.encoder, folder / "model.pt2")
+        notes = f"Largest relative difference of `model.pt2`: {worst:.1e}."
+    _write_card(subject, folder, to, usage.replace("DIR", folder.name), licence, evaluation, notes)
+    return folder
+
+
+def save_pretrained(
+    subject: Run | Pretrained | str | os.PathLike,
+    folder: str | os.PathLike,
+    licence: str = "",
+    evaluation: bool = True,
+) -> Path:
+    """Write a network so that `load_pretrained` reads it without the run.
+
+    The folder holds `model.safetensors`, `config.json`, `settings.toml` and a model card.
+
+    Args:
+        subject: a run, its folder, or what `load_pretrained` returned.
+        folder: new or empty.
+        licence: of the weights, for the card.
+        evaluation: evaluate a run for the card, beside its controls.
+    """
+    if isinstance(subject, Pretrained):
+        made = _Subject(subject.encoder, subject.projector, subject.view, None)
+    else:
+        made = _of_run(subject)
+    out = _new_folder(folder)
+    _write_own(made, out)
+    usage = _USAGE.replace("DIR", out.name)
+    _write_card(made, out, "chiaroscuro", usage, licence, evaluation, "")
+    return out
+
+
+def load_pretrained(folder: str | os.PathLike) -> Pretrained:
+    """Load what `save_pretrained` or `export(to="torch")` wrote, in evaluation mode.
+
+    Args:
+        folder: with `config.json` and `model.safetensors`.
+    """
+    folder = Path(folder)
+    for name in ("config.json", "model.safetensors"):
+        need(
+            (folder / name).is_file(),
+            lambda name=name: f"`load_pretrained` needs `{name}`; `{folder}` has none.",
+        )
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"`{folder / 'config.json'}` is not JSON: {error}.") from None
+    need(
+        isinstance(config, dict) and "encoder" in config and config.get("library") == "chiaroscuro",
+        lambda: (
+            f"`load_pretrained` needs a folder of `save_pretrained`; `{folder}` is not one. Load "
+            "weights of others with `chiaroscuro.models.load_weights`."
+        ),
+    )
+    newer(f"`{folder / 'config.json'}`", config.get("format"), PRETRAINED_FORMAT)
+    encoder = parse(config["encoder"], _without_files(folder))
+    projector = parse(config["projector"], _without_files(folder)) if config["projector"] else None
+    view = parse(config["view"], _views()) if config["view"] else None
+    model = Pretrained(encoder, projector, view)
+    models.load_weights(model, load_file(folder / "model.safetensors"), prefix="")
+    return model.eval()
+
+
+# ---- from a run ----
+
+
+def _of_run(run: Run | str | os.PathLike) -> _Subject:
+    run = run if isinstance(run, Run) else Run.open(run)
+    settings = Settings.of(run.settings())
+    networks = load_networks(run)
+    first: Any = networks.encoders[0]
+    projector: Any = networks.projectors[0]
+    return _Subject(first, projector, settings.views.objects()[0], run)
+
+
+def _views() -> dict[str, Any]:
+    named = {name: getattr(views, name) for name in views.__all__}
+    return {k: v for k, v in named.items() if isinstance(v, type) and issubclass(v, views.View)}
+
+
+def _without_files(folder: Path) -> dict[str, Any]:
+    """What a notation may name, building networks without the files they once started from."""
+    named = {name: getattr(models, name) for name in models.__all__}
+    kept: dict[str, Callable[..., Any]] = {
+        k: v for k, v in named.items() if isinstance(v, type) and issubclass(v, Model)
+    }
+    for name in ("from_timm", "from_torchvision"):
+        plain = named[name]
+        kept[name] = lambda plain=plain, weights=None, partial=False, **given: plain(**given)
+    kept["from_weights"] = lambda model, *_, **__: model
+    kept["from_transformers"] = lambda name, pool="mean", fresh=False: models.from_transformers(
+        str(folder / "transformers"), pool, fresh=True
+    )
+    return kept
+
+
+# ---- files ----
+
+
+def _new_folder(out: str | os.PathLike) -> Path:
+    folder = Path(out)
+    there = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    need(
+        not there and (folder.is_dir() or not folder.exists()),
+        lambda: (
+            f"An export needs a new or empty folder; `{folder}` "
+            + (f"has {len(there)} entries, the first is `{there[0]}`." if there else "is a file.")
+        ),
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ChiaroError(f"`{folder}` cannot be made: {error.strerror or error}.") from None
+    return folder
+
+
+def _config(subject: _Subject) -> dict[str, Any]:
+    encoder = subject.encoder
+    need(
+        not isinstance(encoder, Adapter) or encoder.origin is not None,
+        lambda: (
+            f"`save_pretrained` needs a network that can be built again from text; `{encoder!r}` "
+            "holds a module of yours. Save its `state_dict()`, or export to ONNX."
+        ),
+    )
+    return {
+        "format": PRETRAINED_FORMAT,
+        "encoder": repr(encoder),
+        "projector": None if subject.projector is None else repr(subject.projector),
+        "view": None if subject.view is None else repr(subject.view),
+        "d": encoder.d,
+        "preprocessing": Preprocessing.of(encoder, subject.view).as_dict(),
+    }
+
+
+def _write_own(subject: _Subject, folder: Path) -> None:
+    model = Pretrained(subject.encoder, subject.projector, subject.view)
+    config = {"library": "chiaroscuro", **_config(subject)}
+    Files(model.state_dict(), {"config.json": config}).write(folder)
+    inner: Any = getattr(getattr(subject.encoder, "module", None), "module", None)
+    if hasattr(inner, "config"):  # a network of transformers: its architecture is its own file
+        inner.config.save_pretrained(folder / "transformers")
+
+
+def _write_card(
+    subject: _Subject, folder: Path, to: str, usage: str, licence: str, wanted: bool, notes: str
+) -> None:
+    run, objects = subject.run, [subject.encoder, subject.view]
+    settings: Mapping[str, Any] = {}
+    evaluation: Mapping[str, Any] | str = "it was saved without its run."
+    steps = None
+    if run is not None:
+        settings = run.settings()
+        objects.append(Settings.of(settings).make_objective())
+        shutil.copyfile(run.folder / "settings.toml", folder / "settings.toml")
+        records = run.history().records
+        steps = max((r["step"] for r in records if "step" in r), default=None)
+        evaluation = _evaluated(run) if wanted else "it was not asked for."
+    library = {"torch": "chiaroscuro"}.get(to, to)
+    facts = Facts(
+        title=folder.resolve().name,
+        library=library,
+        encoder=repr(subject.encoder),
+        d=subject.encoder.d,
+        n_parameters=sum(p.numel() for p in subject.encoder.parameters()),
+        prepare=Preprocessing.of(subject.encoder, subject.view).as_dict(),
+        usage=usage,
+        settings=settings,
+        environment={} if run is None else run.environment(),
+        steps=steps,
+        evaluation=evaluation,
+        diagnosis=None if run is None else run.diagnosis(),
+        licence=licence,
+        objects=tuple(one for one in objects if one is not None),
+    )
+    text = card(facts) + (f"\n{notes}\n" if notes else "")
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def _evaluated(run: Run) -> Mapping[str, Any] | str:
+    try:
+        return evaluate(embed(run), probes=["ridge"])
+    except InputError as error:  # no labels, no split, or data that are not here: said in the card
+        return str(error)
+
+
+def _write_json(path: Path, document: Mapping[str, Any]) -> None:
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")

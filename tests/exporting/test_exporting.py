@@ -1,0 +1,277 @@
+"""A run leaves in every format, and comes back with the same embeddings."""
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import chiaroscuro as cs
+from chiaroscuro.cli import main
+from chiaroscuro.engine import read_settings, train
+from chiaroscuro.errors import ChiaroError, InputError
+from chiaroscuro.exporting import Preprocessing, export, load_pretrained, save_pretrained
+from chiaroscuro.exporting.graphs import as_program
+from chiaroscuro.exporting.libraries import for_timm, for_torchvision, for_transformers
+from chiaroscuro.models import MLP, Adapter, ResNet, SequenceTransformer, Table, ViT
+from chiaroscuro.views import SimCLR
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+VIEW = "SimCLR(size=32, mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.3), jitter=0.0, grayscale=0.0)"
+VIT = "ViT(size=32, patch=8, d=24, depth=2, heads=2)"
+RESNET = "ResNet(depth=9, stem='large')"
+
+
+def a_run(folder, encoder, view=VIEW):
+    """Two steps on twelve images with labels and a split."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, size=(16, 32, 32, 3), dtype=np.uint8)
+    data = folder / "images.npz"
+    labels, split = np.arange(16) % 2, np.repeat([0, 1], 8)
+    np.savez(data, images=images, labels=labels, split=split)
+    sets = [
+        f"data.source={data}", f"views.first={view}", f"network.encoder={encoder}",
+        "network.projector=Projector(d=4)", "epochs=1", "batch=4", "schedule.warmup=0",
+    ]  # fmt: skip
+    return train(read_settings("simclr", sets), folder / "run"), images
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory):
+    return a_run(tmp_path_factory.mktemp("vit"), VIT)
+
+
+@pytest.fixture(scope="module")
+def resnet(tmp_path_factory):
+    return a_run(tmp_path_factory.mktemp("resnet"), RESNET)
+
+
+# ---- our own folder ----
+
+
+def test_what_is_saved_embeds_as_the_run_does(vit, tmp_path):
+    run, images = vit
+    run.save_pretrained(tmp_path / "out", licence="cc-by-4.0")
+    model = cs.load_pretrained(tmp_path / "out")
+    right = cs.embed(run)
+    again = model.embed(run.settings()["data"]["source"])
+    np.testing.assert_allclose(again.h, right.h, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(again.z, right.z, rtol=1e-5, atol=1e-6)
+    with torch.no_grad():
+        h = model(model.prepare(images)).numpy()
+    np.testing.assert_allclose(h, right.h, rtol=1e-5, atol=1e-6)
+    assert model.preprocessing == Preprocessing(3, 32, (0.5, 0.4, 0.3), (0.2, 0.2, 0.3))
+    assert not model.training
+    assert (tmp_path / "out" / "settings.toml").read_text().startswith("format = 1")
+    twice = save_pretrained(model, tmp_path / "twice")
+    one, two = (load_file(p / "model.safetensors") for p in (tmp_path / "out", twice))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_the_card_is_filled_in_from_the_run(vit, tmp_path):
+    run, _ = vit
+    text = (run.save_pretrained(tmp_path / "out", licence="cc-by-4.0") / "README.md").read_text()
+    for words in (
+        "license: cc-by-4.0", "24 numbers", f"`{run.settings()['data']['source']}`",
+        "minus [0.5, 0.4, 0.3], divided by [0.2, 0.2, 0.3]", "raw input (control)",
+        "the network before training (control)", "Fitted on 8 rows, tested on 8 others",
+        "Not diagnosed", "@inproceedings{chen2020simclr", "`Cosine(tau=0.5)`"[1:12],
+        'cs.load_pretrained("out")',
+    ):  # fmt: skip
+        assert words in text, words
+    quiet = export(run, "torch", tmp_path / "quiet", evaluation=False) / "README.md"
+    assert "No licence was stated" in quiet.read_text()
+    assert "Not evaluated: it was not asked for." in quiet.read_text()
+
+
+def test_a_network_that_started_from_a_file_loads_without_it(tmp_path):
+    torch.save(ViT(size=32, patch=8, d=24, depth=2, heads=2).state_dict(), tmp_path / "w.pt")
+    run, _ = a_run(tmp_path, f"from_weights({VIT}, '{tmp_path / 'w.pt'}')")
+    right = cs.embed(run).h
+    run.save_pretrained(tmp_path / "out")
+    (tmp_path / "w.pt").unlink()
+    again = load_pretrained(tmp_path / "out").embed(run.settings()["data"]["source"])
+    np.testing.assert_allclose(again.h, right, rtol=1e-5, atol=1e-6)
+
+
+def test_refusals_are_sentences(vit, tmp_path):
+    run, _ = vit
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a").touch()
+    with pytest.raises(InputError, match=r"empty folder; .* has 1 entries, the first is `a`"):
+        export(run, "torch", tmp_path / "full")
+    with pytest.raises(InputError, match="`chiaro export --to tflite` is not known; there are"):
+        export(run, "tflite", tmp_path / "out")
+    with pytest.raises(InputError, match=r"needs `config.json`"):
+        load_pretrained(tmp_path / "full")
+    (tmp_path / "full" / "model.safetensors").touch()
+    for text, words in (
+        ("{", "is not JSON"),
+        ('{"encoder": "ResNet()"}', "needs a folder of `save_pretrained`"),
+        ('{"encoder": "MLP(3)", "library": "chiaroscuro", "format": 99}', "99"),
+    ):
+        (tmp_path / "full" / "config.json").write_text(text)
+        with pytest.raises(ChiaroError, match=words):
+            load_pretrained(tmp_path / "full")
+    mine = cs.exporting.Pretrained(Adapter(torch.nn.Linear(3, 2)))
+    with pytest.raises(InputError, match="holds a module of yours"):
+        save_pretrained(mine, tmp_path / "mine")
+
+
+SMALL = ResNet(depth=9, width=0.25)
+WRONG = {
+    "stem": (for_timm, SMALL, "stem='small', stages=1"),
+    "width": (for_torchvision, ResNet(depth=9, width=0.25, stem="large"), "width=0.25"),
+    "channels": (for_torchvision, ResNet(depth=9, stem="large", channels=4), "received 4"),
+    "pool": (for_transformers, ViT(pool="mean"), "received `pool='mean'`"),
+    "mlp": (for_timm, MLP(3, d=2), r"`ViT` or `from_timm\(...\)`; received `MLP"),
+    "text": (for_transformers, SequenceTransformer(9), "received `SequenceTransformer"),
+}
+
+
+@pytest.mark.parametrize(("call", "encoder", "words"), WRONG.values(), ids=WRONG)
+def test_an_architecture_that_the_library_lacks(call, encoder, words):
+    with pytest.raises(InputError, match=words):
+        call(encoder, Preprocessing.of(encoder, None))
+
+
+def test_preprocessing_is_that_of_the_view():
+    view = SimCLR(size=96, mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
+    found = Preprocessing.of(ResNet(depth=9, width=0.25), view)
+    assert found == Preprocessing(3, 96, (0.1, 0.2, 0.3), (1.0, 2.0, 3.0))
+    bare = Preprocessing.of(ViT(size=16, channels=2), None)
+    assert bare == Preprocessing(2, 16, (0.0, 0.0), (1.0, 1.0))
+    assert Preprocessing.of(MLP(3, d=2), None).as_dict() == {}
+
+
+# ---- graphs ----
+
+NETWORKS = {
+    "resnet": ResNet(depth=9, width=0.125),
+    "vit": ViT(size=16, patch=4, d=12, depth=1, heads=2),
+    "mean": ViT(size=16, patch=4, d=12, depth=1, heads=2, pool="mean"),
+    "mlp": MLP(4, d=3, normalisation="batch"),
+    "sequence": SequenceTransformer(9, length=5, d=8, depth=1, heads=2, padding=0, pool="cls"),
+    "table": Table(7, d=3),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_traced_network_takes_any_batch(name):
+    model = NETWORKS[name]
+    program = as_program(model).module()
+    assert model.training
+    model.eval()
+    for n in (1, 3, 7):
+        x = model.example(n)
+        x = torch.rand(x.shape) if x.is_floating_point() else x
+        torch.testing.assert_close(program(x), model(x), **CLOSE)
+    model.train()
+
+
+def test_the_command_writes_a_folder(vit, tmp_path, capsys):
+    run, _ = vit
+    out = tmp_path / "out"
+    assert main(["export", str(run.folder), "--to", "torch", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"export: {out}\n"
+    names = {"README.md", "config.json", "model.pt2", "model.safetensors", "settings.toml"}
+    assert {p.name for p in out.iterdir()} == names
+    x = torch.rand(3, 3, 32, 32)
+    with torch.no_grad():
+        h = torch.export.load(out / "model.pt2").module()(x)
+        torch.testing.assert_close(h, load_pretrained(out)(x), **CLOSE)
+    assert main(["export", str(run.folder), "--to", "x", "--out", str(tmp_path / "b")]) == 2
+
+
+@pytest.mark.extra("onnx")
+@pytest.mark.parametrize("which", ["vit", "resnet"])
+def test_onnx_takes_any_batch_and_agrees_to_1e_5(which, request, tmp_path):
+    import onnxruntime
+
+    run, _ = request.getfixturevalue(which)
+    out = export(run, "onnx", tmp_path / "out", evaluation=False)
+    session = onnxruntime.InferenceSession(str(out / "model.onnx"))
+    encoder = cs.engine.load_networks(run).encoders[0]
+    for n in (1, 4, 9):
+        x = torch.rand(n, 3, 32 if which == "vit" else 224, 32 if which == "vit" else 224)
+        (h,) = session.run(None, {"x": x.numpy()})
+        with torch.no_grad():
+            right = encoder(x).numpy()
+        assert np.abs(h - right).max() <= 1e-5 * np.abs(right).max()
+    assert "Largest relative difference from torch" in (out / "README.md").read_text()
+
+
+# ---- the other libraries ----
+
+
+def features(run, x):
+    with torch.no_grad():
+        return cs.engine.load_networks(run).encoders[0](x)
+
+
+@pytest.mark.extra("timm")
+@pytest.mark.parametrize("which", ["vit", "resnet"])
+def test_timm_loads_every_key(which, request, tmp_path):
+    import timm
+
+    run, _ = request.getfixturevalue(which)
+    out = export(run, "timm", tmp_path / "out")
+    model = timm.create_model(f"local-dir:{out}", pretrained=True).eval()
+    weights = load_file(out / "model.safetensors")
+    model.load_state_dict(weights, strict=True)
+    x = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), features(run, x), **CLOSE)
+    prepared = timm.data.resolve_model_data_config(model)
+    assert list(prepared["mean"]) == [0.5, 0.4, 0.3]
+    assert list(prepared["input_size"]) == [3, 32, 32]
+
+
+@pytest.mark.extra("torchvision")
+@pytest.mark.parametrize("which", ["vit", "resnet"])
+def test_torchvision_loads_every_key_as_the_card_says(which, request, tmp_path, monkeypatch):
+    run, _ = request.getfixturevalue(which)
+    out = export(run, "torchvision", tmp_path / "out", evaluation=False)
+    lines = (out / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(lines, names)  # noqa: S102
+    x = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        torch.testing.assert_close(names["model"](x), features(run, x), **CLOSE)
+
+
+@pytest.mark.extra("transformers")
+@pytest.mark.parametrize("which", ["vit", "resnet"])
+def test_transformers_loads_every_key(which, request, tmp_path):
+    from PIL import Image
+    from transformers import AutoImageProcessor, AutoModel
+
+    run, images = request.getfixturevalue(which)
+    out = export(run, "transformers", tmp_path / "out", evaluation=False)
+    options = {"add_pooling_layer": False} if which == "vit" else {}
+    model, info = AutoModel.from_pretrained(out, output_loading_info=True, **options)
+    assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    prepare = AutoImageProcessor.from_pretrained(out)
+    x = prepare([Image.fromarray(image) for image in images[:2]], return_tensors="pt")
+    with torch.no_grad():
+        found = model.eval()(**x)
+    h = found.last_hidden_state[:, 0] if which == "vit" else found.pooler_output.flatten(1)
+    torch.testing.assert_close(h, torch.from_numpy(cs.embed(run).h[:2]), **CLOSE)
+
+
+@pytest.mark.extra("timm")
+def test_a_network_of_timm_trains_embeds_and_leaves(tmp_path):
+    import timm
+
+    run, images = a_run(tmp_path, "from_timm('resnet18')")
+    right = cs.embed(run).h
+    assert right.shape == (16, 512)
+    run.save_pretrained(tmp_path / "own")
+    again = load_pretrained(tmp_path / "own").embed(run.settings()["data"]["source"])
+    np.testing.assert_allclose(again.h, right, rtol=1e-4, atol=1e-5)
+    out = export(run, "timm", tmp_path / "timm", evaluation=False)
+    model = timm.create_model(f"local-dir:{out}", pretrained=True).eval()
+    x = load_pretrained(tmp_path / "own").prepare(images)
+    with torch.no_grad():
+        np.testing.assert_allclose(model(x).numpy(), right, rtol=1e-4, atol=1e-5)
