@@ -15,15 +15,20 @@ XSTAMP := $(XVENV)/.stamp
 XPINS  := constraints/extras.txt
 EXTRAS := datasets faiss mlflow notebook onnx parquet polars ray tensorboard timm torchvision \
 	transformers umap wandb webdataset word2vec
-XPIP    = $(XBIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -c $(XPINS)
 
 # Debian splits ensurepip off into python3-venv; without it, the system's pip fills the new venv
 MAKE_VENV = $(PYTHON) -m venv --clear $(1) >/dev/null 2>&1 || \
 	{ $(PYTHON) -m venv --clear --without-pip $(1) && \
 	$(PYTHON) -m pip --quiet --python $(1)/bin/python install --disable-pip-version-check pip; }
 
+# the pins with their sha256 first, then the package itself and whatever it still lacks: nothing,
+# but for the CUDA libraries of a torch from PyPI
+PIP     = -m pip install --quiet --disable-pip-version-check
+PINNED  = $(PIP) --no-deps --require-hashes
+OURSELF = $(PIP) --no-build-isolation -e
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-extras check pages docs clean
+.PHONY: help demo test test-extras check pages docs pins clean
 
 help:
 	@echo "make demo    the main job on a small example, into out/demo"
@@ -32,12 +37,14 @@ help:
 	@echo "make check   lint, format, types"
 	@echo "make pages   docs/claims.md and docs/gallery.md, of the results in docs/results"
 	@echo "make docs    the documentation, as static files, into site"
+	@echo "make pins    the sha256 of every pinned file, from PyPI"
 	@echo "make clean   remove what the others made"
 
 $(STAMP): pyproject.toml $(PINS)
 	@echo "making $(VENV) with the pins of $(PINS)"
 	@$(call MAKE_VENV,$(VENV))
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -e '.[test,check,plots]'
+	@$(BIN)/python $(PINNED) -r $(PINS)
+	@$(BIN)/python $(OURSELF) '.[test,check,plots]'
 	@touch $@
 
 demo: $(STAMP)
@@ -51,9 +58,12 @@ test: $(STAMP)
 $(XSTAMP): pyproject.toml $(PINS) $(XPINS)
 	@echo "making $(XVENV) with the pins of $(PINS) and $(XPINS)"
 	@$(call MAKE_VENV,$(XVENV))
-	@$(XPIP) -e '.[test,plots,all]' || { \
-		$(XPIP) -e '.[test,plots]' && for extra in $(EXTRAS); do \
-			$(XPIP) -e ".[$$extra]" || echo $$extra >> $(XVENV)/missing-extras.txt; \
+	@$(XBIN)/python $(PINNED) -r $(PINS)
+	@$(XBIN)/python $(PINNED) -r $(XPINS) && $(XBIN)/python $(OURSELF) '.[test,plots,all]' || { \
+		sed -e '/--hash/d' -e 's/ .$$//' $(PINS) $(XPINS) > $(XVENV)/versions.txt; \
+		$(XBIN)/python $(OURSELF) '.[test,plots]' && for extra in $(EXTRAS); do \
+			$(XBIN)/python $(OURSELF) ".[$$extra]" -c $(XVENV)/versions.txt || \
+				echo $$extra >> $(XVENV)/missing-extras.txt; \
 		done; }
 	@touch $@
 
@@ -71,12 +81,16 @@ pages: $(STAMP)
 	@$(BIN)/python -m chiaroscuro.labs.pages docs
 
 $(DOCS): $(STAMP) constraints/docs.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(PINS) -c constraints/docs.txt -e '.[docs]'
+	@$(BIN)/python $(PINNED) -r constraints/docs.txt
+	@$(BIN)/python $(OWN) '.[docs]'
 	@touch $@
 
 docs: $(DOCS)
 	@$(BIN)/mkdocs --quiet build --strict
 	@echo "docs: site/index.html"
+
+pins:
+	@$(PYTHON) .ci/pin $(PINS) $(XPINS)
 
 clean:
 	@rm -rf $(VENV) $(XVENV) site out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

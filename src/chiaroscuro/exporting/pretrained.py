@@ -289,7 +289,9 @@ def _write_own(subject: _Subject, folder: Path) -> None:
 def _write_card(
     subject: _Subject, folder: Path, to: str, usage: str, licence: str, wanted: bool, notes: str
 ) -> None:
-    run, objects = subject.run, [subject.encoder, subject.view]
+    run, objects = subject.run, [subject.view]
+    if not isinstance(subject.encoder, Adapter):  # the papers of others are theirs to name
+        objects.append(subject.encoder)
     settings: Mapping[str, Any] = {}
     evaluation: Mapping[str, Any] | str = "it was saved without its run."
     steps = None
