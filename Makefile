@@ -25,7 +25,7 @@ MAKE_VENV = $(PYTHON) -m venv --clear $(1) >/dev/null 2>&1 || \
 # but for the CUDA libraries of a torch from PyPI
 PIP     = -m pip install --quiet --disable-pip-version-check
 PINNED  = $(PIP) --no-deps --require-hashes
-OURSELF = $(PIP) --no-build-isolation -e
+OWN     = $(PIP) --no-build-isolation -e
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-extras check pages docs pins clean
@@ -44,7 +44,7 @@ $(STAMP): pyproject.toml $(PINS)
 	@echo "making $(VENV) with the pins of $(PINS)"
 	@$(call MAKE_VENV,$(VENV))
 	@$(BIN)/python $(PINNED) -r $(PINS)
-	@$(BIN)/python $(OURSELF) '.[test,check,plots]'
+	@$(BIN)/python $(OWN) '.[test,check,plots]'
 	@touch $@
 
 demo: $(STAMP)
@@ -59,10 +59,10 @@ $(XSTAMP): pyproject.toml $(PINS) $(XPINS)
 	@echo "making $(XVENV) with the pins of $(PINS) and $(XPINS)"
 	@$(call MAKE_VENV,$(XVENV))
 	@$(XBIN)/python $(PINNED) -r $(PINS)
-	@$(XBIN)/python $(PINNED) -r $(XPINS) && $(XBIN)/python $(OURSELF) '.[test,plots,all]' || { \
+	@$(XBIN)/python $(PINNED) -r $(XPINS) && $(XBIN)/python $(OWN) '.[test,plots,all]' || { \
 		sed -e '/--hash/d' -e 's/ .$$//' $(PINS) $(XPINS) > $(XVENV)/versions.txt; \
-		$(XBIN)/python $(OURSELF) '.[test,plots]' && for extra in $(EXTRAS); do \
-			$(XBIN)/python $(OURSELF) ".[$$extra]" -c $(XVENV)/versions.txt || \
+		$(XBIN)/python $(OWN) '.[test,plots]' && for extra in $(EXTRAS); do \
+			$(XBIN)/python $(OWN) ".[$$extra]" -c $(XVENV)/versions.txt || \
 				echo $$extra >> $(XVENV)/missing-extras.txt; \
 		done; }
 	@touch $@

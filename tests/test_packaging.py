@@ -1,5 +1,7 @@
 """The wheel holds everything it needs and asks for little. Takes some seconds: it builds one."""
 
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -82,3 +84,45 @@ def test_the_wheel_works_away_from_the_checkout(wheel, tmp_path):
     file, entries = done.stdout.split()
     assert Path(file).is_relative_to(tmp_path)
     assert int(entries) >= 21
+
+
+VIEWS = """
+import sys, torch
+from chiaroscuro.views import SimCLR, compiled
+assert compiled.why_not() == "", compiled.why_not()
+x = (torch.arange(2 * 3 * 40 * 40) * 7919 % 256).reshape(2, 3, 40, 40).to(torch.uint8)
+y, _ = SimCLR(size=24, blur=1.0)(x, range(2), seed=3)
+torch.save(y, sys.argv[1])
+print(compiled.library().how)
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler to build it with")
+def test_a_binary_wheel_has_compiled_views_without_a_compiler(tmp_path):
+    environment = {**os.environ, "CHIARO_COMPILE": "1"}
+    options = "--no-deps --no-build-isolation --no-index --disable-pip-version-check --quiet"
+    command = [sys.executable, "-m", "pip", "wheel", *options.split(), "-w", tmp_path, ROOT]
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    (path,) = tmp_path.glob("*.whl")
+    assert path.name.split("-")[2:4] == ["py3", "none"]
+    assert not path.name.endswith("-any.whl")
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(tmp_path / "installed")
+    made = {}
+    for name, search in (("without", str(tmp_path / "nothing")), ("with", os.environ["PATH"])):
+        chosen = {"PATH": search, "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", VIEWS, tmp_path / name],
+            cwd=tmp_path / "installed",
+            env=chosen,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        made[name] = done.stdout.strip()
+    assert made["without"] == "packaged"
+    assert made["with"] != "packaged"
+    import torch
+
+    one, two = (torch.load(tmp_path / name) for name in made)
+    torch.testing.assert_close(one, two, rtol=0, atol=1 / 255 / 2)

@@ -1,10 +1,13 @@
-"""The compiled half of the views: find or build `native.c`, load it, and call it.
+"""Find or build the compiled library of the views, `native.c`, load it, and call it.
 
 The library is built once, at first use, by the C compiler that is there (`$CC`, `cc`, `gcc` or
 `clang`), into `$XDG_CACHE_HOME/chiaroscuro` (or `~/.cache/chiaroscuro`). Its name carries a digest
 of the source, the compiler, the flags and the processor, and a digest of its own content: a library
 built elsewhere, from other source, or damaged since is never loaded. It arrives under its name by
 one rename, so that processes which build it at the same time do not disturb each other.
+
+Where nothing can be built, the library that a binary wheel carries is used. It was compiled for any
+processor of its platform, and its name carries the digest of its source.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import numpy as np
 
 from chiaroscuro.errors import need
 
-__all__ = ["VARIABLE", "Library", "forced", "library", "why_not"]
+__all__ = ["VARIABLE", "Library", "forced", "library", "packaged", "why_not"]
 
 VARIABLE = "CHIARO_VIEWS"
 """The environment variable that forces a backend: `c` or `torch`."""
@@ -99,7 +102,7 @@ def why_not() -> str:
 def _loaded() -> Library | str:
     compiler = _compiler()
     if compiler is None:
-        return "no C compiler was found"
+        return packaged() or "no C compiler was found"
     reasons = []
     for native in (("-march=native",), ()):
         command = (compiler, *_FLAGS, *native)
@@ -108,7 +111,19 @@ def _loaded() -> Library | str:
             if isinstance(got, Library):
                 return got
             reasons.append(got)
-    return "; ".join(dict.fromkeys(reasons)) or "no folder can hold the library"
+    reason = "; ".join(dict.fromkeys(reasons)) or "no folder can hold the library"
+    return packaged() or reason
+
+
+def packaged() -> Library | None:
+    """Return the library that came with the wheel; None if there is none for this source."""
+    path = _SOURCE.with_name(f"native-{_digest(_SOURCE.read_bytes())}.so")
+    if not path.is_file():
+        return None
+    try:
+        return Library(path, "packaged")
+    except (OSError, AttributeError):  # another platform's, or damaged: as if it were not there
+        return None
 
 
 def _from_folder(folder: Path, command: tuple[str, ...]) -> Library | str:
