@@ -1,9 +1,11 @@
 """The wheel holds everything it needs and asks for little. Takes some seconds: it builds one."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from email import message_from_string
 from pathlib import Path
@@ -126,3 +128,34 @@ def test_a_binary_wheel_has_compiled_views_without_a_compiler(tmp_path):
 
     one, two = (torch.load(tmp_path / name) for name in made)
     torch.testing.assert_close(one, two, rtol=0, atol=1 / 255 / 2)
+
+
+def test_the_citation_and_the_recipe_state_the_version_of_the_package():
+    import chiaroscuro
+
+    for file in ("CITATION.cff", "packaging/conda/recipe.yaml"):
+        lines = (ROOT / file).read_text().splitlines()
+        (stated,) = (
+            line.split(": ")[1].strip('"')
+            for line in lines
+            if line.strip().startswith("version: ") and "{" not in line
+        )
+        assert stated == chiaroscuro.__version__, file
+
+
+def test_every_pin_has_its_hash():
+    for file in sorted((ROOT / "constraints").glob("*.txt")):
+        pins = re.split(r"\n(?=\S)", file.read_text().strip())
+        for pin in pins[1:]:
+            name, *hashes = pin.split()
+            assert re.fullmatch(r"[\w.-]+==[\w.+-]+", name), pin
+            assert any(part.startswith("--hash=sha256:") for part in hashes), name
+
+
+def test_every_extra_is_in_all_and_in_the_makefile():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    named = {n for need in extras["all"] for n in re.findall(r"[\w]+", need.partition("[")[2])}
+    assert named == set(extras) - {"all", "test", "check", "docs"}
+    (line,) = re.findall(r"^EXTRAS := (.*\\\n.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(line.replace("\\", "").split()) == named - {"view", "plots", "tune"}
