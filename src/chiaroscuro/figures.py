@@ -9,10 +9,12 @@ import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chiaroscuro.extras import bring
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "GREY", "LOOK", "available", "canvas", "few_colours", "save"]
+__all__ = ["COLOURS", "GREY", "LOOK", "available", "axes", "canvas", "few_colours", "save"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's palette, in the order we use it."""
@@ -44,6 +46,14 @@ LOOK: Any = {
 def available() -> bool:
     """Whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
+
+
+def axes(ax: Any = None) -> Any:
+    """Return the axes given, or those of a new figure of `pyplot`, which notebooks show."""
+    if ax is not None:
+        return ax
+    pyplot = bring("matplotlib.pyplot", "Drawing", "'chiaroscuro[plots]'")
+    return pyplot.subplots()[1]
 
 
 def canvas(

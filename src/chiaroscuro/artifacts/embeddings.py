@@ -12,8 +12,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from chiaroscuro import figures
+from chiaroscuro.artifacts import exchange
 from chiaroscuro.artifacts.files import newer, replace
 from chiaroscuro.artifacts.numpy_files import read_npy, read_npz
+from chiaroscuro.display import html_table
 from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["EMBEDDINGS_FORMAT", "Embeddings"]
@@ -146,6 +149,70 @@ class Embeddings:
     def __repr__(self) -> str:
         shown = (f"{name}={a.shape} {a.dtype}" for name, a in self.arrays().items())
         return f"Embeddings({', '.join(shown)})"
+
+    # ---- other tools ----
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Return h (or the first vectors there are): `numpy.asarray(embeddings)`."""
+        return np.array(exchange.main_vectors(self), dtype=dtype, copy=copy)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas `DataFrame`, one row per sample; needs `chiaroscuro[notebook]`."""
+        return exchange.to_pandas(self)
+
+    def to_parquet(self, path: str | os.PathLike) -> Path:
+        """Write a parquet file for embedding viewers and `datasets`; needs `chiaroscuro[parquet]`.
+
+        Args:
+            path: ends in `.parquet`.
+        """
+        return exchange.to_parquet(self, path)
+
+    def to_faiss(self, metric: str = "cosine") -> Any:
+        """Return an exact index of faiss over h; needs `chiaroscuro[faiss]`.
+
+        Args:
+            metric: "cosine", "dot" or "l2".
+        """
+        return exchange.to_faiss(self, metric)
+
+    def to_projector(self, folder: str | os.PathLike) -> Path:
+        """Write the files of TensorBoard's projector: `tensorboard --logdir FOLDER`.
+
+        Args:
+            folder: made if need be.
+        """
+        return exchange.to_projector(self, folder)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the first two principal axes of h, coloured by label; needs `chiaroscuro[plots]`.
+
+        Args:
+            ax: matplotlib axes; None makes new ones.
+        """
+        x = exchange.main_vectors(self).astype(np.float64).reshape(self.n, -1)
+        x = x[np.isfinite(x).all(axis=1)] if self.labels is None else x
+        centred = x - x.mean(axis=0)
+        plane = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
+        plane = np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
+        ax = figures.axes(ax)
+        labels = np.zeros(len(x), dtype=int) if self.labels is None else self.labels
+        kinds = np.unique(labels)
+        for at, kind in enumerate(kinds):
+            rows = labels == kind
+            named = self.class_names is not None and kind >= 0
+            name = str(np.asarray(self.class_names)[kind]) if named else str(kind)
+            colour = figures.COLOURS[at % len(figures.COLOURS)]
+            ax.scatter(*plane[rows].T, s=6, color=colour, label=name, linewidths=0)
+        if 1 < len(kinds) <= 10:
+            ax.legend(markerscale=2)
+        ax.set_xlabel("first principal axis")
+        ax.set_ylabel("second principal axis")
+        return ax
+
+    def _repr_html_(self) -> str:
+        rows = [(name, a.shape, a.dtype) for name, a in self.arrays().items()]
+        return html_table(f"Embeddings of {self.n:,} samples", rows, ("array", "shape", "type"))
 
     # ---- files ----
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chiaroscuro import figures
 from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.artifacts.files import (
     from_json,
@@ -25,6 +26,7 @@ from chiaroscuro.artifacts.files import (
     writing,
 )
 from chiaroscuro.artifacts.toml import from_toml, to_toml
+from chiaroscuro.display import html_table
 from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["RUN_FORMAT", "History", "Run", "environment"]
@@ -235,6 +237,41 @@ class Run:
         # looked up when called: a run folder can be read where torch is not installed
         exporting = importlib.import_module("chiaroscuro.exporting")
         return exporting.save_pretrained(self, folder, licence)
+
+    # ---- in a notebook ----
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the loss over steps; needs `chiaroscuro[plots]`.
+
+        Args:
+            ax: matplotlib axes; None makes new ones.
+        """
+        losses = [(r["step"], r["loss"]) for r in self.history().records if "loss" in r]
+        means = [(r["step"], r["mean_loss"]) for r in self.history().records if "mean_loss" in r]
+        ax = figures.axes(ax)
+        for at, (name, points) in enumerate((("loss", losses), ("mean over the epoch", means))):
+            if points:
+                ax.plot(*zip(*points, strict=True), color=figures.COLOURS[at], label=name)
+        ax.set_xlabel("step")
+        ax.set_ylabel("loss")
+        if losses or means:
+            ax.legend()
+        return ax
+
+    def _repr_html_(self) -> str:
+        settings, records = self.settings(), self.history().records
+        last: dict[str, Any] = next(
+            (r for r in reversed(records) if "mean_loss" in r or "loss" in r), {}
+        )
+        rows = [
+            ("folder", self.folder),
+            ("data", settings.get("data", {}).get("source")),
+            ("encoder", settings.get("network", {}).get("encoder")),
+            ("objective", settings.get("objective")),
+            ("steps", max((r["step"] for r in records if "step" in r), default=0)),
+            ("last loss", last.get("mean_loss", last.get("loss"))),
+        ]
+        return html_table("Run", [row for row in rows if row[1] is not None])
 
     # ---- history ----
 

@@ -10,9 +10,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from chiaroscuro import figures
 from chiaroscuro.data.counter import words
 from chiaroscuro.data.order import Blocks
 from chiaroscuro.data.scaling import Scaling, Standardised
+from chiaroscuro.display import html_table
 from chiaroscuro.errors import InputError, need
 
 __all__ = [
@@ -116,6 +118,45 @@ class Dataset:
         need(bool(self.inputs), f"The data set `{self.name}` needs at least one input column.")
         if self.rows is None:  # a subset was checked with its whole
             _check(self)
+
+    # ---- in a notebook ----
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the first 25 images, or else two columns of `x` or the count of each class.
+
+        Needs `chiaroscuro[plots]`.
+
+        Args:
+            ax: matplotlib axes; None makes new ones.
+        """
+        ax, labels = figures.axes(ax), self.labels
+        if "images" in self.inputs:
+            ax.imshow(_sheet(list(self[np.arange(min(25, len(self)))]["images"])))
+            ax.set_axis_off()
+        elif "x" in self.inputs and self[[0]]["x"].size > 1:
+            x = self.column("x").reshape(len(self), -1)
+            ax.scatter(x[:, 0], x[:, 1], s=6, c=labels, linewidths=0)
+            ax.set_xlabel("x, first column")
+            ax.set_ylabel("x, second column")
+        else:
+            kinds, counts = np.unique(
+                np.zeros(len(self), int) if labels is None else labels, return_counts=True
+            )
+            ax.bar([str(kind) for kind in kinds], counts, color=figures.COLOURS[0])
+            ax.set_ylabel("rows")
+        ax.set_title(self.name)
+        return ax
+
+    def _repr_html_(self) -> str:
+        one = self[[0]] if len(self) else {}
+        rows: list[tuple[str, object]] = [
+            (n, "" if n not in one else f"{one[n].shape[1:]} {one[n].dtype}") for n in self.columns
+        ]
+        if self.class_names:
+            rows.append(("classes", len(self.class_names)))
+        if self.skipped:
+            rows.append(("skipped", len(self.skipped)))
+        return html_table(f"{self.name}: {len(self):,} rows", rows, ("column", "of one row"))
 
     # ---- reading ----
 
@@ -415,3 +456,19 @@ def _check_range(data: Dataset, name: str, count: int) -> None:
                 f"{values.max()}."
             ),
         )
+
+
+def _sheet(images: list[NDArray[Any]]) -> NDArray[np.uint8]:
+    """Images side by side in a square, each cut or padded with white to the size of the first."""
+    across = int(np.ceil(np.sqrt(len(images))))
+    height, width = images[0].shape[:2]
+    sheet = np.full((across * height, across * width, 3), 255, dtype=np.uint8)
+    for i, image in enumerate(images):
+        part = image[:height, :width]
+        if part.dtype != np.uint8:  # other numbers: from their least to their largest
+            low, high = float(part.min()), float(part.max())
+            part = ((part - low) / max(high - low, 1e-12) * 255).astype(np.uint8)
+        colours = part[..., :3] if part.shape[-1] >= 3 else np.repeat(part[..., :1], 3, axis=-1)
+        top, left = i // across * height, i % across * width
+        sheet[top : top + part.shape[0], left : left + part.shape[1]] = colours
+    return sheet

@@ -2,7 +2,7 @@
 
 from chiaroscuro.diagnostics.advice import Finding, Known, findings
 from chiaroscuro.diagnostics.assembly.diagnosis import Diagnosis, diagnose
-from chiaroscuro.diagnostics.assembly.evaluation import SUBJECTS, evaluate, glance
+from chiaroscuro.diagnostics.assembly.evaluation import SUBJECTS, Evaluation, evaluate, glance
 from chiaroscuro.diagnostics.assembly.figures import draw
 from chiaroscuro.diagnostics.assembly.measuring import About, linear_agreement
 from chiaroscuro.diagnostics.assembly.monitoring import monitor
@@ -115,6 +115,7 @@ __all__ = [
     "Duplicates",
     "Effect",
     "Equivalence",
+    "Evaluation",
     "Finding",
     "Generator",
     "GraphClusters",

@@ -19,6 +19,7 @@ from chiaroscuro.diagnostics.assembly.measuring import (
     measure,
 )
 from chiaroscuro.diagnostics.assembly.reading import ROWS, Reading, read
+from chiaroscuro.display import html_table
 from chiaroscuro.errors import need
 from chiaroscuro.measures.record import Record, plain
 
@@ -68,6 +69,25 @@ class Diagnosis(Record):
         for made, one in zip(found["findings"], self.findings, strict=True):
             made["change"] = one.change
         return found
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the singular values of h and z; needs `chiaroscuro[plots]`.
+
+        Args:
+            ax: matplotlib axes; None makes new ones.
+        """
+        from chiaroscuro.diagnostics.assembly.figures import draw_spectrum
+
+        return draw_spectrum(self, ax)
+
+    def _repr_html_(self) -> str:
+        rows = [(one.severity, one.name, one.evidence) for one in self.findings]
+        numbers = [
+            ("measure", name, f"{value:.4g}")
+            for name, value in self.measures.items()
+            if isinstance(value, int | float)
+        ]
+        return html_table(f"{self.subject}: {self.verdict}", [*rows, *numbers[:12]])
 
     def __str__(self) -> str:
         from chiaroscuro.diagnostics.assembly.page import text

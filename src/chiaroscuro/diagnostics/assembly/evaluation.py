@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from chiaroscuro import figures
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.assembly.probe import PROBES
+from chiaroscuro.diagnostics.assembly.tables import table
 from chiaroscuro.diagnostics.rows import Labelled
 from chiaroscuro.diagnostics.semantics.matching import retrieval, zero_shot_accuracy
+from chiaroscuro.display import html_table
 from chiaroscuro.errors import need
 from chiaroscuro.measures.accuracy import knn_accuracies, knn_accuracy
 
-__all__ = ["SUBJECTS", "evaluate", "glance"]
+__all__ = ["SUBJECTS", "Evaluation", "evaluate", "glance"]
 
 SUBJECTS = ("input", "untrained", "encoder", "projector")
 """Raw input and untrained encoder are the controls; h is the encoder's, z the projector's."""
@@ -31,7 +34,7 @@ _ABOUT = {
 }
 
 
-def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -> dict[str, Any]:
+def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -> Evaluation:
     """What embeddings know on the held-out side, by a stated protocol, as a JSON-able dictionary.
 
     With labels: accuracy of neighbours and of linear probes, fitted on the rows with `split` 0 and
@@ -92,7 +95,51 @@ def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -
         "nothing is chosen here by the test side, and no maximum is taken; how the settings were "
         "chosen is not known here"
     )
-    return {"protocol": protocol, "results": results}
+    return Evaluation(protocol=protocol, results=results)
+
+
+class Evaluation(dict[str, Any]):
+    """What `evaluate` returns: a dictionary for JSON that prints as a table and draws itself."""
+
+    def __str__(self) -> str:
+        return table(self)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw each accuracy beside its controls; needs `chiaroscuro[plots]`.
+
+        Args:
+            ax: matplotlib axes; None makes new ones.
+        """
+        ax, rows = figures.axes(ax), self._accuracies()
+        names = list(dict.fromkeys(name for row in rows.values() for name in row))
+        width = 0.8 / max(1, len(rows))
+        for at, (subject, row) in enumerate(rows.items()):
+            places = np.arange(len(names)) + (at - (len(rows) - 1) / 2) * width
+            control = subject in ("input", "untrained")
+            shades = ("#b8b8b8", figures.GREY, *figures.COLOURS)
+            colour = shades[at] if control else figures.COLOURS[at % 2]
+            ax.bar(places, [row.get(n, np.nan) for n in names], width, label=subject, color=colour)
+        ax.set_xticks(np.arange(len(names)), names)
+        ax.set_ylim(0, 1)
+        ax.set_ylabel("accuracy on held-out rows")
+        if rows:
+            ax.legend()
+        return ax
+
+    def _accuracies(self) -> dict[str, dict[str, float]]:
+        """Numbers from 0 to 1 by subject and name."""
+        return {
+            subject: numbers
+            for subject, row in self["results"].items()
+            if isinstance(row, Mapping)
+            and (numbers := {k: v for k, v in row.items() if isinstance(v, float) and 0 <= v <= 1})
+        }
+
+    def _repr_html_(self) -> str:
+        rows = self._accuracies()
+        names = list(dict.fromkeys(name for row in rows.values() for name in row))
+        shown = [(s, *(f"{r[n]:.3f}" if n in r else "-" for n in names)) for s, r in rows.items()]
+        return html_table("Evaluation on held-out rows", shown, ("", *names))
 
 
 def _trained_on(embeddings: Embeddings) -> dict[str, Any] | str:

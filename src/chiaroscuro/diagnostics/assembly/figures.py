@@ -15,7 +15,7 @@ from chiaroscuro import figures
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.assembly.diagnosis import Diagnosis
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_spectrum"]
 
 
 def draw(diagnosis: Diagnosis, folder: str | Path) -> list[Path]:
@@ -38,6 +38,18 @@ def draw(diagnosis: Diagnosis, folder: str | Path) -> list[Path]:
             fill(axes[0, 0], diagnosis)
             paths += figures.save(figure, Path(folder) / name)
     return paths
+
+
+def draw_spectrum(diagnosis: Diagnosis, ax: Any = None) -> Any:
+    """Draw the singular values into axes and return them.
+
+    Args:
+        diagnosis: from `diagnose`.
+        ax: matplotlib axes; None makes new ones.
+    """
+    ax = figures.axes(ax)
+    _spectrum(ax, diagnosis)
+    return ax
 
 
 def _spectrum(axes: Any, diagnosis: Diagnosis) -> None:
