@@ -25,6 +25,9 @@ MAKE_VENV = $(PYTHON) -m venv --clear $(1) >/dev/null 2>&1 || \
 # but for the CUDA libraries of a torch from PyPI
 PIP     = -m pip install --quiet --disable-pip-version-check
 PINNED  = $(PIP) --no-deps --require-hashes
+# torch without CUDA if pip finds it, else that of PyPI; either is checked
+TORCH   = $(PINNED) -r constraints/torch-cpu.txt 2>/dev/null || \
+	$(1)/python $(PINNED) -r constraints/torch.txt
 OWN     = $(PIP) --no-build-isolation -e
 
 .DEFAULT_GOAL := help
@@ -40,9 +43,10 @@ help:
 	@echo "make pins    the sha256 of every pinned file, from PyPI"
 	@echo "make clean   remove what the others made"
 
-$(STAMP): pyproject.toml $(PINS)
+$(STAMP): pyproject.toml $(wildcard constraints/*.txt)
 	@echo "making $(VENV) with the pins of $(PINS)"
 	@$(call MAKE_VENV,$(VENV))
+	@$(BIN)/python $(call TORCH,$(BIN))
 	@$(BIN)/python $(PINNED) -r $(PINS)
 	@$(BIN)/python $(OWN) '.[test,check,plots]'
 	@touch $@
@@ -55,12 +59,14 @@ test: $(STAMP)
 	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
 # all extras at once; if that fails, one by one, and those that fail alone are listed by name
-$(XSTAMP): pyproject.toml $(PINS) $(XPINS)
+$(XSTAMP): pyproject.toml $(wildcard constraints/*.txt)
 	@echo "making $(XVENV) with the pins of $(PINS) and $(XPINS)"
 	@$(call MAKE_VENV,$(XVENV))
+	@$(XBIN)/python $(call TORCH,$(XBIN))
 	@$(XBIN)/python $(PINNED) -r $(PINS)
 	@$(XBIN)/python $(PINNED) -r $(XPINS) && $(XBIN)/python $(OWN) '.[test,plots,all]' || { \
-		sed -e '/--hash/d' -e 's/ .$$//' $(PINS) $(XPINS) > $(XVENV)/versions.txt; \
+		sed -e '/--hash/d' -e 's/ .$$//' constraints/torch.txt $(PINS) $(XPINS) \
+			> $(XVENV)/versions.txt; \
 		$(XBIN)/python $(OWN) '.[test,plots]' && for extra in $(EXTRAS); do \
 			$(XBIN)/python $(OWN) ".[$$extra]" -c $(XVENV)/versions.txt || \
 				echo $$extra >> $(XVENV)/missing-extras.txt; \
@@ -90,7 +96,7 @@ docs: $(DOCS)
 	@echo "docs: site/index.html"
 
 pins:
-	@$(PYTHON) .ci/pin $(PINS) $(XPINS)
+	@$(PYTHON) .ci/pin $(PINS) $(XPINS) constraints/torch.txt
 
 clean:
 	@rm -rf $(VENV) $(XVENV) site out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
