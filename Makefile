@@ -96,7 +96,7 @@ docs: $(DOCS)
 	@echo "docs: site/index.html"
 
 pins:
-	@$(PYTHON) .ci/pin $(PINS) $(XPINS) constraints/torch.txt
+	@$(PYTHON) .ci/pin $(PINS) $(XPINS) constraints/docs.txt constraints/torch.txt
 
 clean:
 	@rm -rf $(VENV) $(XVENV) site out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
