@@ -13,6 +13,7 @@ from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.assembly.probe import PROBES
 from chiaroscuro.diagnostics.assembly.tables import table
 from chiaroscuro.diagnostics.rows import Labelled
+from chiaroscuro.diagnostics.semantics.labels import DRAWS, few_shot, label_retrieval
 from chiaroscuro.diagnostics.semantics.matching import retrieval, zero_shot_accuracy
 from chiaroscuro.display import html_table
 from chiaroscuro.errors import need
@@ -24,6 +25,7 @@ SUBJECTS = ("input", "untrained", "encoder", "projector")
 """Raw input and untrained encoder are the controls; h is the encoder's, z the projector's."""
 
 _NEIGHBOURS = (20, 200)
+_SHOTS = (1, 5)
 _ABOUT = {
     "ridge": "closed form on standardised features, penalty 1",
     "logistic": "L-BFGS on standardised features, penalty 1",
@@ -132,7 +134,7 @@ class Evaluation(dict[str, Any]):
             subject: numbers
             for subject, row in self["results"].items()
             if isinstance(row, Mapping)
-            and (numbers := {k: v for k, v in row.items() if isinstance(v, float) and 0 <= v <= 1})
+            and (numbers := {k: v for k, v in row.items() if _is_share(k, v)})
         }
 
     def _repr_html_(self) -> str:
@@ -140,6 +142,10 @@ class Evaluation(dict[str, Any]):
         names = list(dict.fromkeys(name for row in rows.values() for name in row))
         shown = [(s, *(f"{r[n]:.3f}" if n in r else "-" for n in names)) for s, r in rows.items()]
         return html_table("Evaluation on held-out rows", shown, ("", *names))
+
+
+def _is_share(name: str, value: Any) -> bool:
+    return isinstance(value, float) and 0 <= value <= 1 and not name.endswith("_interval")
 
 
 def _trained_on(embeddings: Embeddings) -> dict[str, Any] | str:
@@ -292,7 +298,10 @@ def _accuracies(train: Labelled, test: Labelled, probes: Sequence[str]) -> dict[
         key = "linear" if probe == "ridge" else f"linear_{probe}"
         accuracy = PROBES[probe](train, test)
         found[key] = accuracy if math.isfinite(accuracy) else None
-    return found
+    for shots in _SHOTS:
+        mean, half = few_shot(train, test, shots) or (None, None)
+        found |= {f"few_shot_{shots}": mean, f"few_shot_{shots}_interval": half}
+    return found | label_retrieval(train, test)
 
 
 def _protocol(
@@ -306,5 +315,13 @@ def _protocol(
         "n_classes": len(np.unique(y[train | test])),
         "most_frequent_class": float(counts.max() / counts.sum()),
         "knn": "cosine; weighted by exp(s / 0.07); _majority: one vote each; null: too few rows",
+        "few_shot": (
+            f"{' or '.join(map(str, _SHOTS))} training rows per class, nearest class mean by cosine, "
+            f"{DRAWS} draws; _interval: half of the 95 % interval over draws; null: too few rows"
+        ),
+        "retrieval_by_label": (
+            "test rows as queries among training rows, by cosine; the same class is relevant; "
+            "map: mean average precision; recall_k: a hit among the first k"
+        ),
         "linear": {("linear" if p == "ridge" else f"linear_{p}"): _ABOUT[p] for p in probes},
     }

@@ -53,7 +53,9 @@ def _warnings(protocol: Mapping[str, Any]) -> list[str]:
 
 def _accuracies(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
     there: Mapping[str, Any] = next((row for row in results.values() if "d" in row), {})
-    keys = [k for k in there if k.startswith(("knn", "linear")) and "majority" not in k]
+    starts = ("knn", "linear", "few_shot", "map", "recall")
+    left_out = ("majority", "interval")
+    keys = [k for k in there if k.startswith(starts) and not k.endswith(left_out)]
     widths = [max(8, len(key) + 2) for key in keys]
     lines = [
         f"fitted on {protocol['n_train']} rows, tested on {protocol['n_test']} others; the most "
