@@ -316,8 +316,8 @@ def _protocol(
         "most_frequent_class": float(counts.max() / counts.sum()),
         "knn": "cosine; weighted by exp(s / 0.07); _majority: one vote each; null: too few rows",
         "few_shot": (
-            f"{' or '.join(map(str, _SHOTS))} training rows per class, nearest class mean by cosine, "
-            f"{DRAWS} draws; _interval: half of the 95 % interval over draws; null: too few rows"
+            f"{' or '.join(map(str, _SHOTS))} training rows per class, nearest class mean by "
+            f"cosine, {DRAWS} draws; _interval: half of the 95 % interval over draws; null: too few rows"
         ),
         "retrieval_by_label": (
             "test rows as queries among training rows, by cosine; the same class is relevant; "

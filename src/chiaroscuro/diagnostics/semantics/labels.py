@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from chiaroscuro.errors import need
@@ -68,12 +70,14 @@ def few_shot(
         seed: of the choices.
     """
     need(
-        shots >= 1 and draws >= 2, f"`few_shot` needs a shot and 2 draws; received {shots, draws}."
+        shots >= 1 and draws >= 2,
+        lambda: f"`few_shot` needs a shot and 2 draws; received {shots} and {draws}.",
     )
-    classes, counts = np.unique(train.labels, return_counts=True)
+    labels = np.asarray(train.labels)
+    classes, counts = np.unique(labels, return_counts=True)
     if counts.min() < shots:
         return None
-    rows = [np.flatnonzero(train.labels == kind) for kind in classes]
+    rows = [np.flatnonzero(labels == kind) for kind in classes]
     u, v = _unit(train.h), _unit(_thin(test.h, QUERIES))
     y = _thin(test.labels, QUERIES)
     rng, found = np.random.default_rng(seed), []
@@ -83,12 +87,13 @@ def few_shot(
     return float(np.mean(found)), float(1.96 * np.std(found, ddof=1) / np.sqrt(draws))
 
 
-def _thin(rows: np.ndarray, most: int) -> np.ndarray:
+def _thin(rows: Any, most: int) -> np.ndarray:
+    rows = np.asarray(rows)
     if len(rows) <= most:
         return rows
     return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
+def _unit(x: Any) -> np.ndarray:
     x = np.asarray(x, dtype=np.float64)
     return x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-300)
