@@ -177,10 +177,11 @@ def evaluate(
     return made
 
 
-def _with_protocol(made: dict[str, Any], about: dict[str, str], embeddings: Any) -> dict[str, Any]:
+def _with_protocol(made: Any, about: dict[str, str], embeddings: Any) -> Any:
     if skipped := embeddings.facts().get("skipped"):
         about["skipped"] = skipped
-    return {**made, "protocol": about | made["protocol"]}
+    made["protocol"] = about | made["protocol"]
+    return made
 
 
 def report(

@@ -301,7 +301,7 @@ BAD = {
     "optimiser.lr=1e30": "Lower `optimiser.lr`",
     "device=foo": "`device` needs `auto` or one that is here: cpu.*; received `foo`",
     "device=cuda:99": "`device` needs `auto` or one that is here: cpu.*; received `cuda:99`",
-    "network.encoder=from_transformers('bert')": "reads texts as bytes, tokens 0 to 257; received",
+    "network.encoder=from_transformers('bert')": "needs the package `transformers`",
 }
 
 

@@ -1,5 +1,7 @@
 """A run leaves in every format, and comes back with the same embeddings."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -61,7 +63,7 @@ def test_what_is_saved_embeds_as_the_run_does(vit, tmp_path):
     np.testing.assert_allclose(h, right.h, rtol=1e-5, atol=1e-6)
     assert model.preprocessing == Preprocessing(3, 32, (0.5, 0.4, 0.3), (0.2, 0.2, 0.3))
     assert not model.training
-    assert (tmp_path / "out" / "settings.toml").read_text().startswith("format = 1")
+    assert "[network]" in (tmp_path / "out" / "settings.toml").read_text()
     twice = save_pretrained(model, tmp_path / "twice")
     one, two = (load_file(p / "model.safetensors") for p in (tmp_path / "out", twice))
     assert one.keys() == two.keys()
@@ -191,7 +193,7 @@ def test_onnx_takes_any_batch_and_agrees_to_1e_5(which, request, tmp_path):
     run, _ = request.getfixturevalue(which)
     out = export(run, "onnx", tmp_path / "out", evaluation=False)
     session = onnxruntime.InferenceSession(str(out / "model.onnx"))
-    encoder = cs.engine.load_networks(run).encoders[0]
+    encoder = cs.engine.open_run(run).encoder
     for n in (1, 4, 9):
         x = torch.rand(n, 3, 32 if which == "vit" else 224, 32 if which == "vit" else 224)
         (h,) = session.run(None, {"x": x.numpy()})
@@ -206,7 +208,7 @@ def test_onnx_takes_any_batch_and_agrees_to_1e_5(which, request, tmp_path):
 
 def features(run, x):
     with torch.no_grad():
-        return cs.engine.load_networks(run).encoders[0](x)
+        return cs.engine.open_run(run).encoder(x)
 
 
 @pytest.mark.extra("timm")
@@ -275,3 +277,28 @@ def test_a_network_of_timm_trains_embeds_and_leaves(tmp_path):
     x = load_pretrained(tmp_path / "own").prepare(images)
     with torch.no_grad():
         np.testing.assert_allclose(model(x).numpy(), right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.extra("transformers")
+def test_an_image_model_of_transformers_trains_embeds_and_leaves(tmp_path):
+    from transformers import AutoModel, ViTConfig
+
+    ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        image_size=32, patch_size=8,
+    ).save_pretrained(tmp_path / "config")  # fmt: skip
+    text = f"from_transformers('{tmp_path / 'config'}', pool='cls', fresh=true)"
+    run, _ = a_run(tmp_path, text)
+    right = cs.embed(run).h
+    run.save_pretrained(tmp_path / "own")
+    (tmp_path / "config" / "config.json").rename(tmp_path / "moved.json")
+    model = load_pretrained(tmp_path / "own")
+    again = model.embed(run.settings()["data"]["source"])
+    np.testing.assert_allclose(again.h, right, rtol=1e-4, atol=1e-5)
+    (tmp_path / "moved.json").rename(tmp_path / "config" / "config.json")
+    out = export(run, "transformers", tmp_path / "theirs", evaluation=False)
+    _, info = AutoModel.from_pretrained(
+        out, output_loading_info=True, add_pooling_layer=False
+    )  # fmt: skip
+    assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert json.loads((out / "config.json").read_text())["hidden_size"] == 16

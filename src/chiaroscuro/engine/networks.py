@@ -227,14 +227,6 @@ def as_compiled(networks: Networks) -> Any:
 
 def _encoder(key: str, text: str) -> Model:
     require_notation(key, text)
-    need(
-        "from_transformers" not in text,
-        lambda: (
-            f"`network.{key}` needs a model that reads texts as bytes, tokens 0 to 257; received "
-            f"`{text}`, which has a vocabulary of its own. Take `SequenceTransformer(n_tokens=258, "
-            "padding=0)`, or embed the texts with that model and train on the arrays."
-        ),
-    )
     try:
         made = parse(text, model_names())
     except InputError as error:
@@ -242,6 +234,14 @@ def _encoder(key: str, text: str) -> Model:
     need(
         isinstance(made, Model),
         lambda: f"`network.{key}` needs a model; received `{type(made).__name__}`.",
+    )
+    need(
+        not getattr(made, "own_vocabulary", False),
+        lambda: (
+            f"`network.{key}` needs a model that reads texts as bytes, tokens 0 to 257; received "
+            f"`{text}`, which has a vocabulary of its own. Take `SequenceTransformer(n_tokens=258, "
+            "padding=0)`, or embed the texts with that model and train on the arrays."
+        ),
     )
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -155,6 +156,17 @@ class OpenRun:
         averaged = ", averaged" if self.settings.network.average else ""
         step = "no step" if found is None else f"step {found.step}"
         return f"of {step}, the newest checkpoint{averaged}; never the best of several"
+
+    def save_pretrained(self, folder: str | os.PathLike, licence: str = "") -> Path:
+        """Write the trained network so that `chiaroscuro.load_pretrained` reads it without the run.
+
+        Args:
+            folder: new or empty.
+            licence: of the weights, for the model card.
+        """
+        # looked up when called: what exports a run is built on what opens one
+        exporting = importlib.import_module("chiaroscuro.exporting")
+        return exporting.save_pretrained(self, folder, licence)
 
     def _built(self) -> Networks:
         """Return networks as the settings and copies of the given modules make them."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +16,17 @@ from torch import Tensor, nn
 
 import chiaroscuro.models as models
 from chiaroscuro import views
-from chiaroscuro.artifacts import Embeddings, Run
+from chiaroscuro.artifacts import Embeddings, Run, to_toml
 from chiaroscuro.artifacts.files import newer
 from chiaroscuro.diagnostics import evaluate
-from chiaroscuro.engine import Networks, Settings, ViewSettings, embed, load_networks
+from chiaroscuro.engine import Networks, OpenRun, embed, open_run
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.exporting.card import Facts, card
 from chiaroscuro.exporting.files import Files, Preprocessing
 from chiaroscuro.exporting.graphs import to_onnx, to_program
 from chiaroscuro.exporting.libraries import for_timm, for_torchvision, for_transformers
 from chiaroscuro.models import Adapter, Model, Projector
-from chiaroscuro.spec import notation, parse
+from chiaroscuro.spec import parse
 
 __all__ = ["TARGETS", "Pretrained", "export", "load_pretrained", "save_pretrained"]
 
@@ -85,9 +84,7 @@ class Pretrained(nn.Module):
             data: as for `chiaroscuro.embed`.
         """
         projector = self.projector or Projector(self.d, d=None, depth=0, last="none")
-        text = "" if self.view is None else notation(self.view)
-        networks = Networks([self.encoder], [projector])
-        return embed(networks, data, views=ViewSettings(first=text))
+        return embed(Networks([self.encoder], [projector]), data, views=self.view)
 
 
 @dataclass(frozen=True)
@@ -97,11 +94,11 @@ class _Subject:
     encoder: Model
     projector: Model | None
     view: Any
-    run: Run | None
+    opened: OpenRun | None
 
 
 def export(
-    run: Run | str | os.PathLike,
+    run: Run | OpenRun | str | os.PathLike,
     to: str,
     out: str | os.PathLike,
     licence: str = "",
@@ -116,7 +113,7 @@ def export(
         torch          `chiaroscuro.load_pretrained("OUT")`, and `model.pt2` for `torch.export.load`
 
     Args:
-        run: or its folder.
+        run: a `Run`, its folder, or an `OpenRun`.
         to: one of these five.
         out: a folder that is new or empty.
         licence: of the weights, for the card.
@@ -147,7 +144,7 @@ def export(
 
 
 def save_pretrained(
-    subject: Run | Pretrained | str | os.PathLike,
+    subject: Run | OpenRun | Pretrained | str | os.PathLike,
     folder: str | os.PathLike,
     licence: str = "",
     evaluation: bool = True,
@@ -208,13 +205,11 @@ def load_pretrained(folder: str | os.PathLike) -> Pretrained:
 # ---- from a run ----
 
 
-def _of_run(run: Run | str | os.PathLike) -> _Subject:
-    run = run if isinstance(run, Run) else Run.open(run)
-    settings = Settings.of(run.settings())
-    networks = load_networks(run)
-    first: Any = networks.encoders[0]
-    projector: Any = networks.projectors[0]
-    return _Subject(first, projector, settings.views.objects()[0], run)
+def _of_run(run: Run | OpenRun | str | os.PathLike) -> _Subject:
+    opened = open_run(run)
+    projector: Any = opened.networks.projectors[0]
+    known = projector if isinstance(projector, Model) else None
+    return _Subject(opened.encoder, known, opened.views[0], opened)
 
 
 def _views() -> dict[str, Any]:
@@ -289,19 +284,20 @@ def _write_own(subject: _Subject, folder: Path) -> None:
 def _write_card(
     subject: _Subject, folder: Path, to: str, usage: str, licence: str, wanted: bool, notes: str
 ) -> None:
-    run, objects = subject.run, [subject.view]
+    opened, objects = subject.opened, [subject.view]
+    run = None if opened is None else opened.run
     if not isinstance(subject.encoder, Adapter):  # the papers of others are theirs to name
         objects.append(subject.encoder)
     settings: Mapping[str, Any] = {}
     evaluation: Mapping[str, Any] | str = "it was saved without its run."
     steps = None
-    if run is not None:
-        settings = run.settings()
-        objects.append(Settings.of(settings).make_objective())
-        shutil.copyfile(run.folder / "settings.toml", folder / "settings.toml")
-        records = run.history().records
+    if opened is not None:
+        settings = opened.settings.table()
+        objects.append(opened.objective)
+        records = opened.history().records
         steps = max((r["step"] for r in records if "step" in r), default=None)
-        evaluation = _evaluated(run) if wanted else "it was not asked for."
+        evaluation = _evaluated(opened) if wanted else "it was not asked for."
+        (folder / "settings.toml").write_text(to_toml(settings), encoding="utf-8")
     library = {"torch": "chiaroscuro"}.get(to, to)
     facts = Facts(
         title=folder.resolve().name,
@@ -323,9 +319,12 @@ def _write_card(
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def _evaluated(run: Run) -> Mapping[str, Any] | str:
+def _evaluated(opened: OpenRun) -> Mapping[str, Any] | str:
+    made = None if opened.run is None else opened.run.evaluation()
+    if made is not None:
+        return made
     try:
-        return evaluate(embed(run), probes=["ridge"])
+        return evaluate(embed(opened), probes=["ridge"])
     except InputError as error:  # no labels, no split, or data that are not here: said in the card
         return str(error)
 

@@ -39,6 +39,9 @@ class Adapter(Model):
         5
     """
 
+    own_vocabulary: bool = False
+    """Whether it takes tokens of a vocabulary of its own."""
+
     def __init__(self, module: nn.Module, d: int | None = None, example: Tensor | None = None):
         super().__init__()
         need(
@@ -249,9 +252,10 @@ def from_transformers(name: str, pool: str = "mean", fresh: bool = False) -> Ada
 def _of_transformers(module: nn.Module, pool: str) -> Adapter:
     config: Any = module.config
     if getattr(module, "main_input_name", "input_ids") != "pixel_values":
-        return Adapter(
-            _Pooled(module, pool), d=config.hidden_size, example=torch.ones(2, 8, dtype=torch.long)
-        )
+        tokens = torch.ones(2, 8, dtype=torch.long)
+        text = Adapter(_Pooled(module, pool), d=config.hidden_size, example=tokens)
+        text.own_vocabulary = True
+        return text
     side = getattr(config, "image_size", None) or 224
     side = side if isinstance(side, int) else side[0]
     example = torch.zeros(2, getattr(config, "num_channels", 3), side, side)

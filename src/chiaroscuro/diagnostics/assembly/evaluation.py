@@ -317,7 +317,7 @@ def _protocol(
         "knn": "cosine; weighted by exp(s / 0.07); _majority: one vote each; null: too few rows",
         "few_shot": (
             f"{' or '.join(map(str, _SHOTS))} training rows per class, nearest class mean by "
-            f"cosine, {DRAWS} draws; _interval: half of the 95 % interval over draws; null: too few rows"
+            f"cosine, {DRAWS} draws; _interval: half of the 95 % interval; null: too few rows"
         ),
         "retrieval_by_label": (
             "test rows as queries among training rows, by cosine; the same class is relevant; "
