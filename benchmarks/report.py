@@ -87,7 +87,7 @@ def main() -> None:
         page = browser.new_page()
         page.goto(many.as_uri())
         page.wait_for_selector("html[data-ready=yes]", state="attached")
-        page.locator("#map .stage").scroll_into_view_if_needed()
+        page.locator("#map .left .stage").scroll_into_view_if_needed()
         result["frames_per_second"] = max(page.evaluate(MOVE) for _ in range(6))
         result["renderer"] = page.evaluate("() => chiaroscuro.map.renderer")
         browser.close()

@@ -8,6 +8,7 @@ import pytest
 
 # the module to import for each extra of pyproject.toml, where the two differ
 MODULES = {
+    "maps": "openTSNE",
     "parquet": "pyarrow",
     "word2vec": "gensim",
     "onnx": "onnxruntime",

@@ -210,10 +210,9 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     )
     report.add_argument(
         "--map",
-        metavar="tsne|umap",
+        choices=("tsne", "umap", "none"),
         action="append",
-        default=[],
-        help="add a map of this kind; slow for many samples",
+        help="how to place the points beside PCA and spectral; tsne unless given",
     )
     report.add_argument(
         "--no-diagnose",
@@ -608,7 +607,8 @@ def _report(call: argparse.Namespace) -> int:
         else:
             for sentence in complete_run(run):
                 print(sentence, file=sys.stderr)
-    print(f"report: {report(call.subjects, out, call.points, call.map)}")
+    maps = [name for name in call.map or ["tsne"] if name != "none"]
+    print(f"report: {report(call.subjects, out, call.points, maps)}")
     return 0
 
 

@@ -136,12 +136,12 @@ class Opened:
 
     def place(self, row):
         """Where a sample is drawn, in pixels of the window."""
-        box = self.page.locator("#map .stage").bounding_box()
+        box = self.page.locator("#map .left .stage").bounding_box()
         x, y = self.page.evaluate("(i) => chiaroscuro.map.place(i)", row)
         return box["x"] + x, box["y"] + y
 
     def show_map(self):
-        self.page.locator("#map .stage").scroll_into_view_if_needed()
+        self.page.locator("#map .left .stage").scroll_into_view_if_needed()
         self.page.evaluate("() => new Promise((done) => requestAnimationFrame(() => done()))")
 
 

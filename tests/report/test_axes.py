@@ -7,9 +7,9 @@ from chiaroscuro.errors import InputError
 from chiaroscuro.measures import nearest
 from chiaroscuro.report.axes import (
     aligned,
-    foreign_map,
     principal_axes,
     similarity_graph,
+    umap_of,
     unit_rows,
 )
 
@@ -90,24 +90,12 @@ def test_rows_that_are_no_landmarks_follow_them(monkeypatch):
 def test_sentences():
     with pytest.raises(InputError, match="at least 3 rows; received 2"):
         similarity_graph(unit_rows(np.eye(2)))
-    with pytest.raises(InputError, match="one of tsne, umap; received `pacmap`"):
-        foreign_map(unit_rows(np.eye(5)), "pacmap")
-
-
-def test_tsne_separates_what_is_separate():
-    u = unit_rows(np.repeat(np.eye(2, 5), 20, axis=0) + 0.05 * rng.normal(size=(40, 5)))
-    plan = foreign_map(u, "tsne")
-    own = nearest(u, 3).ids
-    assert plan.shape == (40, 2)
-    far = np.linalg.norm(plan[:20].mean(axis=0) - plan[20:].mean(axis=0))
-    assert far > plan[:20].std()
-    assert (own // 20 == np.arange(40)[:, None] // 20).all()
 
 
 @pytest.mark.extra("umap")
 def test_umap_separates_what_is_separate():
     u = unit_rows(np.repeat(np.eye(2, 5), 30, axis=0) + 0.05 * rng.normal(size=(60, 5)))
-    plan = foreign_map(u, "umap")
+    plan = umap_of(u)
     assert plan.shape == (60, 2)
     far = np.linalg.norm(plan[:30].mean(axis=0) - plan[30:].mean(axis=0))
     assert far > plan[:30].std()

@@ -1,7 +1,10 @@
 """The page in a real browser: what a reader does, and what they see."""
 
+import io
 import json
 import re
+import shlex
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -46,6 +49,8 @@ def test_verdict_and_advice(opened, address):
     assert findings.count() == 2
     assert "critical" in findings.first.get_attribute("class")
     assert findings.first.locator("code").inner_text() == "--set optimiser.weight_decay=1e-6"
+    assert "critical" in one.page.locator(".light").get_attribute("class")
+    assert text(one, ".light strong") == "Something is wrong"
     link = findings.first.locator("a.paper")
     assert link.get_attribute("href") == "https://arxiv.org/abs/2110.09348"
     findings.first.locator("button.copy").click()
@@ -156,7 +161,7 @@ def test_the_slider_moves_the_points_and_the_charts(opened, address):
           return [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
         }"""
     )
-    box = one.page.locator("#map .stage").bounding_box()
+    box = one.page.locator("#map .left .stage").bounding_box()
     np.testing.assert_allclose(middle, np.add(between, (box["x"], box["y"])), atol=0.01)
 
 
@@ -184,7 +189,7 @@ def lasso(one, corners):
 def test_the_lasso_takes_what_is_inside(opened, address):
     one = opened(address)
     one.show_map()
-    box = one.page.locator("#map .stage").bounding_box()
+    box = one.page.locator("#map .left .stage").bounding_box()
     places = np.array([one.place(row) for row in range(240)])
     x = float(np.median(places[:, 0]))
     left, right = box["x"] + 3, x
@@ -227,7 +232,7 @@ def test_colours_spaces_axes_and_the_key(opened, address):
     one.page.get_by_label("Colour").select_option("factor corners")
     one.page.wait_for_selector(".ramp")
     one.page.get_by_label("Space").select_option("z")
-    one.page.get_by_label("Axes").select_option("spectral")
+    one.page.get_by_label("Projection").select_option("spectral")
     assert one.page.evaluate(chosen) == ["factor corners", "z", "spectral"]
     one.page.get_by_label("Colour").select_option("label")
     names = one.page.locator("#map .key button").all_inner_texts()
@@ -238,14 +243,14 @@ def test_colours_spaces_axes_and_the_key(opened, address):
     one.page.wait_for_selector(".tip .card")
     assert int(one.page.locator(".tip .card").get_attribute("data-id")[1:]) % 3 == 1
     one.page.get_by_role("button", name="Graph").click()
-    one.page.get_by_label("Axes").select_option("PCA")
+    one.page.get_by_label("Projection").select_option("PCA")
     one.page.get_by_role("button", name="Pairs").click()
     assert one.errors == []
 
 
 def test_keys_alone(opened, address):
     one = opened(address)
-    stage = one.page.locator("#map .stage")
+    stage = one.page.locator("#map .left .stage")
     stage.focus()
     stage.press(".")
     one.page.wait_for_selector(".tip .card")
@@ -314,10 +319,23 @@ def test_it_prints(opened, address, tmp_path):
 def test_empty_states_say_what_to_run(opened, tmp_path):
     bare = report(Embeddings(h=np.random.default_rng(0).normal(size=(30, 4))), tmp_path / "a.html")
     one = opened(bare.as_uri())
-    told = " ".join(one.page.locator(".empty code").all_inner_texts())
-    for command in ("chiaro diagnose", "chiaro train PRESET --out RUN", "chiaro embed RUN"):
-        assert command in told
+    told = " ".join(one.page.locator(".empty").all_inner_texts())
+    for words in ("chiaroscuro.diagnose(embeddings)", "chiaro train digits --out runs/first"):
+        assert words in told
     assert one.errors == []
+
+
+def test_commands_that_are_copied_can_be_run(opened, tmp_path):
+    """They name this run, quoted for a shell, and no placeholder."""
+    run = make_run(tmp_path / "it's a run", n=60, epochs=1)
+    one = opened(report(run, tmp_path / "a.html").as_uri())
+    shown = one.page.locator(".command code").all_inner_texts()
+    assert any(text.startswith("chiaro diagnose") for text in shown)
+    for text in shown:
+        words = shlex.split(text)
+        assert not {"RUN", "PRESET", "FILE.npz", "DIR"} & set(words)
+        if words[1] == "diagnose":
+            assert words[2:] == [str(run.folder), "--out", str(run.folder)]
 
 
 def test_a_folder_of_labs_shows_labs(opened, tmp_path):
@@ -371,6 +389,211 @@ def test_no_serious_barrier(opened, request, which, scheme):
         if f["impact"] in ("serious", "critical")
     ]
     assert serious == []
+
+
+# ---- findings, search, selections, files ----
+
+
+def finding(name, severity, **more):
+    return {"name": name, "severity": severity, "evidence": "it was seen", **more}
+
+
+def test_three_findings_are_open_and_their_rows_are_shown(opened, run, tmp_path):
+    rows = {"ids": ["s0003", "s0007", "s9999"]}
+    listed = [finding(f"f{k}", "warning") for k in range(5)]
+    listed[1]["rows"] = rows
+    listed[2]["rows"] = ["s0011"]
+    found = {"verdict": "Look.", "findings": listed}
+    one = opened(report(run, tmp_path / "a.html", diagnosis=found).as_uri())
+    opens = one.page.locator(".finding details").evaluate_all("(all) => all.map((d) => d.open)")
+    assert opens == [True, True, True, False, False]
+    assert text(one, ".light strong") == "Worth a look"
+    one.page.get_by_role("button", name="Show its 3 rows on the map").click()
+    assert one.page.evaluate("() => chiaroscuro.map.state.selected") == [3, 7]
+    assert "2 of them" in text(one, ".finding:nth-child(2) .said")
+    one.page.get_by_role("button", name="Show its row on the map").click()
+    assert one.page.evaluate("() => chiaroscuro.map.state.selected") == [11]
+    assert one.errors == []
+
+
+def test_advice_is_short(opened, run, tmp_path):
+    long = f"InfoNCE(kernel=Cosine(tau=[{', '.join(['0.2'] * 32 + ['0.4'] * 32)}]))"
+    found = {"findings": [finding("style", "note", settings={"objective": long})]}
+    one = opened(report(run, tmp_path / "a.html", diagnosis=found).as_uri())
+    shown = text(one, ".finding code")
+    assert shown == "--set 'objective=InfoNCE(kernel=Cosine(tau=[0.2]*32+[0.4]*32))'"
+    assert text(one, ".light strong") == "Nothing wrong found"
+
+
+def test_search_finds_ids_and_labels(opened, address):
+    one = opened(address)
+    field = one.page.get_by_role("searchbox")
+    field.fill("s0012")
+    one.page.wait_for_function("() => chiaroscuro.map.state.selected?.length === 1")
+    assert one.page.evaluate("() => chiaroscuro.map.state.selected") == [12]
+    field.fill("SQUARE s00")
+    one.page.wait_for_function("() => chiaroscuro.map.state.selected?.length > 1")
+    found = one.page.evaluate("() => chiaroscuro.map.state.selected")
+    assert found == [row for row in range(100) if row % 3 == 1]
+    field.fill("")
+    one.page.wait_for_function("() => chiaroscuro.map.state.selected === null")
+
+
+def saved(one, button):
+    with one.page.expect_download() as waiting:
+        button.click()
+    path = waiting.value.path()
+    return waiting.value.suggested_filename, path.read_bytes()
+
+
+def test_a_selection_becomes_a_table_and_a_split(opened, address):
+    one = opened(address)
+    one.page.evaluate("() => chiaroscuro.map.select([2, 5, 7])")
+    name, content = saved(one, one.page.get_by_role("button", name="CSV of ids"))
+    assert name == "first-selection.csv"
+    assert content.decode().splitlines() == [
+        "id,label", "s0002,triangle", "s0005,triangle", "s0007,square",
+    ]  # fmt: skip
+    name, content = saved(one, one.page.get_by_role("button", name="New split"))
+    lines = content.decode().splitlines()
+    assert (name, lines[0], len(lines)) == ("first-split.csv", "id,split", 241)
+    assert [line.split(",")[0] for line in lines if line.endswith(",1")] == [
+        "s0002", "s0005", "s0007",
+    ]  # fmt: skip
+
+
+def test_every_chart_can_be_saved(opened, address):
+    one = opened(address)
+    for figure in one.page.locator("figure.plot:not(.raw)").all():
+        assert figure.locator(".export").all_inner_texts() == ["SVG", "PNG", "CSV"]
+    chart = one.page.locator("#training figure").first
+    _, drawn = saved(one, chart.get_by_text("SVG", exact=True))
+    root = ElementTree.fromstring(drawn)
+    assert root.tag.endswith("}svg")
+    assert any("M" in path.get("d", "") for path in root.iter("{http://www.w3.org/2000/svg}path"))
+    assert b"class=" not in drawn
+    _, image = saved(one, chart.get_by_text("PNG", exact=True))
+    assert Image.open(io.BytesIO(image)).size[0] > 300
+    _, table = saved(one, chart.get_by_text("CSV", exact=True))
+    lines = table.decode().splitlines()
+    assert lines[0] == "step,loss"
+    assert [float(line.split(",")[1]) for line in lines[1:3]] == [5.0, 2.5]
+    exports = one.page.locator("#map .controls .exports")
+    _, table = saved(one, exports.get_by_text("CSV", exact=True))
+    lines = table.decode().splitlines()
+    assert len(lines) == 241
+    assert lines[1].startswith("s0000,")
+    assert lines[1].endswith(",circle")
+    _, drawn = saved(one, exports.get_by_text("SVG", exact=True))
+    dots = list(ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}circle"))
+    assert len(dots) == 240
+    assert one.errors == []
+
+
+def test_no_cell_becomes_a_formula(opened, tmp_path):
+    rng = np.random.default_rng(0)
+    ids = [f"=cmd|' /C calc'!A{k}" for k in range(30)]
+    e = Embeddings(h=rng.normal(size=(30, 4)), ids=ids, texts=['a "b", c'] * 30)
+    one = opened(report(e, tmp_path / "a.html").as_uri())
+    one.page.evaluate("() => chiaroscuro.map.select([0])")
+    _, content = saved(one, one.page.get_by_role("button", name="CSV of ids"))
+    assert content.decode().splitlines()[1] == '\'=cmd|\' /C calc\'!A0,"a ""b"", c"'
+
+
+# ---- the map ----
+
+
+def test_it_opens_on_neighbours_with_the_raw_input_beside(opened, address):
+    one = opened(address)
+    assert one.page.evaluate("() => chiaroscuro.map.state.map") == "t-SNE"
+    maps = one.page.get_by_label("Projection").locator("option").all_inner_texts()
+    assert maps == ["t-SNE", "PCA", "spectral"]
+    assert one.page.locator(".raw .stage").count() == 1
+    assert "pixels of the thumbnails" in text(one, ".raw figcaption")
+
+
+def test_close_up_points_are_their_images(opened, address):
+    one = opened(address)
+    one.show_map()
+    stage = one.page.locator("#map .left .stage")
+    assert stage.get_attribute("data-images") == "0"
+    place = "() => { const { map } = chiaroscuro; map.zoomBy(40, map.place(9)); map.draw(); }"
+    one.page.evaluate(place)
+    one.page.wait_for_function(
+        "() => Number(document.querySelector('#map .left .stage').dataset.images) > 0"
+    )
+    one.page.wait_for_timeout(100)
+    pixel = one.page.evaluate(
+        """() => {
+          const { map } = chiaroscuro;
+          map.lookAt(null);
+          map.draw();
+          const over = map.stage.querySelector("canvas.over");
+          const ratio = over.width / map.stage.clientWidth;
+          const [x, y] = map.place(9).map((v) => Math.round(v * ratio));
+          return [...over.getContext("2d").getImageData(x, y, 1, 1).data].slice(0, 3);
+        }"""
+    )
+    # another image may lie on top: it is then one of those close by
+    far = [np.abs(np.subtract(pixel, colour_of(row).astype(int))).max() for row in range(240)]
+    assert min(far) < 30
+
+
+def test_a_plane_is_its_own_map(opened, tmp_path):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(50, 2)) * [10, 1]
+    e = Embeddings(h=rng.normal(size=(50, 6)), z=z)
+    one = opened(report(e, tmp_path / "a.html").as_uri())
+    assert one.page.evaluate("() => [chiaroscuro.map.state.space, chiaroscuro.map.state.map]") == [
+        "z", "itself",
+    ]  # fmt: skip
+    chosen = one.page.get_by_label("Projection").locator("option").first.inner_text()
+    assert chosen == "z itself"
+    places = np.array(one.page.evaluate("() => chiaroscuro.map.table().map((r) => [r[1], r[2]])"))
+    moved = z - z.mean(axis=0)
+    places = places - places.mean(axis=0)
+    share = np.linalg.norm(places) / np.linalg.norm(moved)
+    np.testing.assert_allclose(places, share * moved, atol=1e-3 * share * np.abs(moved).max())
+
+
+def test_fingers_are_told_what_fingers_do(opened, address):
+    one = opened(address, has_touch=True, is_mobile=True, viewport={"width": 390, "height": 844})
+    told = text(one, ".told")
+    assert "Tap a point" in told
+    for word in ("hover", "wheel", "Ctrl", "Shift"):
+        assert word not in told
+    assert one.page.evaluate("() => document.querySelector('nav').dataset.more") == "right"
+    assert one.errors == []
+
+
+# ---- two runs ----
+
+
+def test_two_runs_point_by_point(opened, compared, run, second):
+    one = opened(compared)
+    near = []
+    for made in (run, second):
+        h = Embeddings.load(made.embeddings("epoch-0004")).h.astype(np.float64)
+        u = h / np.linalg.norm(h, axis=1, keepdims=True)
+        cosines = u @ u.T
+        np.fill_diagonal(cosines, -2)
+        near.append(np.argsort(-cosines, axis=1)[:, :8])
+    shares = [len(set(a) & set(b)) / 8 for a, b in zip(*near, strict=True)]
+    shown = text(one, "#compare .summary strong")
+    assert float(shown.split()[0]) == pytest.approx(100 * np.mean(shares), abs=0.06, rel=0)
+    tiles = one.page.locator("#compare .tile[data-id]")
+    first = int(tiles.first.get_attribute("data-id")[1:])
+    assert shares[first] == min(shares)
+    tiles.first.click()
+    strips = one.page.locator("#compare .detail .tiles")
+    assert strips.count() == 2
+    for strip, mine, other in zip(strips.all(), near, reversed(near), strict=True):
+        ids = [int(tile.get_attribute("data-id")[1:]) for tile in strip.locator(".tile").all()]
+        assert ids == mine[first].tolist()
+        for tile, j in zip(strip.locator(".tile").all(), ids, strict=True):
+            assert ("differs" in tile.get_attribute("class")) == (j not in other[first])
+    one.page.get_by_role("button", name="Colour both maps by it").click()
+    assert one.errors == []
 
 
 # ---- many points ----

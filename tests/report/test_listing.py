@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sys
 import time
 
@@ -208,6 +209,28 @@ def test_the_wait_follows_the_pace_of_the_epochs(tmp_path, idle, expected):
     for epoch in (1, 2):
         run.append({"step": epoch, "epoch": epoch, "mean_loss": 1.0, "seconds": 600.0 * epoch})
     aged(run, idle)
+    assert state(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("idle", "holder", "expected"),
+    [
+        (9e9, {"pid": os.getpid()}, "training"),
+        (1, {"pid": 2**22 + 1}, "stopped"),  # beyond the largest pid
+        (1, {"pid": os.getpid(), "host": "elsewhere"}, "training"),
+        (1000, {"pid": os.getpid(), "host": "elsewhere"}, "stopped"),
+        (1, {"pid": "x"}, "training"),
+        (1, {"pid": -1}, "training"),
+        (1, [], "training"),
+    ],
+)
+def test_a_lock_that_names_its_writer_decides(tmp_path, idle, holder, expected):
+    run = Run.create(tmp_path / "run", {"seed": 0, "epochs": 9})
+    run.append({"step": 1, "epoch": 1, "mean_loss": 1.0})
+    aged(run, min(idle, 1e8))
+    if isinstance(holder, dict):
+        holder = {"host": socket.gethostname(), **holder}
+    (run.folder / "writer.lock").write_text(json.dumps(holder))
     assert state(tmp_path) == expected
 
 

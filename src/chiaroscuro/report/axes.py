@@ -14,14 +14,14 @@ __all__ = [
     "MAPS",
     "Graph",
     "aligned",
-    "foreign_map",
     "principal_axes",
     "similarity_graph",
+    "umap_of",
     "unit_rows",
 ]
 
 MAPS = ("tsne", "umap")
-"""Maps that are computed when asked for: they are slow, and distort distances."""
+"""Maps that may be asked for beside the principal and spectral axes."""
 
 LANDMARKS = 1000
 """The spectral axes are those of a graph of at most so many points; the others follow them."""
@@ -166,19 +166,12 @@ def similarity_graph(u: np.ndarray, d: int = 2) -> Graph:
     return Graph(rows, edges, np.clip(1 - values[order], 0, 2), out)
 
 
-def foreign_map(u: np.ndarray, name: str) -> np.ndarray:
-    """A map of unit rows by t-SNE (scikit-learn) or UMAP (umap-learn), (n, 2).
+def umap_of(u: np.ndarray) -> np.ndarray:
+    """Return the map of unit rows by umap-learn, (n, 2).
 
     Args:
         u: (n, d) unit rows, at least 3.
-        name: "tsne" or "umap".
     """
-    need(name in MAPS, lambda: f"A map is one of {', '.join(MAPS)}; received `{name}`.")
-    if name == "tsne":
-        from sklearn.manifold import TSNE  # type: ignore[import-untyped]
-
-        perplexity = min(30.0, max(1.0, (len(u) - 1) / 3))  # 30: the default of its authors' code
-        return TSNE(2, perplexity=perplexity, init="pca", random_state=0).fit_transform(u)
     try:
         from umap import UMAP
     except ImportError:

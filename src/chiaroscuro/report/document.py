@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from chiaroscuro.errors import ChiaroError
 from chiaroscuro.measures import CATALOGUE, Space, explained, spaced
 from chiaroscuro.report import numbers, points
 from chiaroscuro.report.axes import unit_rows
-from chiaroscuro.report.packing import data_url, short
+from chiaroscuro.report.packing import data_url, quoted, short
 from chiaroscuro.report.points import Shown, shown
 from chiaroscuro.report.reading import Lab, Subject
 
@@ -55,7 +55,7 @@ def _run(subject: Subject, most: int, maps: Sequence[str]) -> dict[str, Any]:
     rows = shown(subject, most)
     out: dict[str, Any] = {
         "name": subject.name,
-        "source": subject.source.name if subject.source else None,
+        "where": _where(subject),
         "diagnosis": subject.diagnosis,
         "evaluation": _evaluation(subject.evaluation),
         "labs": [_lab(lab) for lab in subject.labs],
@@ -74,7 +74,7 @@ def _run(subject: Subject, most: int, maps: Sequence[str]) -> dict[str, Any]:
             "settings": to_toml(settings),
             "flat": _flat(settings),
             "environment": _flat(environment),
-            "command": shlex.join(map(str, command)) if isinstance(command, list) else command,
+            "command": " ".join(map(quoted, command)) if isinstance(command, list) else command,
         }
     if rows is None and (why := points.why_none(subject.embeddings)):
         out["notes"].append(why)
@@ -84,11 +84,23 @@ def _run(subject: Subject, most: int, maps: Sequence[str]) -> dict[str, Any]:
             "epochs": [epoch for epoch, _ in rows.frames],
             "samples": points.described(rows),
             "spaces": points.spaces(rows, maps),
+            "opens": points.opens_on(rows, maps),
+            "input": points.raw_input(rows) if "tsne" in maps else None,
             "frames": _frames(rows),
             "sensitivity": _sensitivity(rows),
             "factors": _factors(rows.embeddings, subject.diagnosis),
         }
     return out
+
+
+def _where(subject: Subject) -> str | None:
+    """Return what to type for a subject: its folder or file, seen from here, quoted for a shell."""
+    path = subject.run.folder if subject.run is not None else subject.source
+    if path is None:
+        return None
+    path = path.resolve()
+    here = Path.cwd()
+    return quoted(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 # ---- training ----
@@ -199,7 +211,7 @@ def _factors(e: Embeddings, diagnosis: Mapping[str, Any] | None) -> dict[str, An
     few = spaced(e.n, _MEASURED)
     layers: dict[str, np.ndarray] = {}
     if e.thumbnails is not None and e.thumbnails.shape[1]:
-        layers["pixels"] = _small(np.asarray(e.thumbnails)[few])
+        layers["pixels"] = points.small_images(np.asarray(e.thumbnails)[few])
     inner = {k: v for k, v in e.layers.items() if k not in ("tsne", "umap")}
     for name in sorted(inner, key=lambda name: (name != "input", name != "untrained")):
         layers[name] = inner[name][few].reshape(len(few), -1)
@@ -234,15 +246,6 @@ def _factors(e: Embeddings, diagnosis: Mapping[str, Any] | None) -> dict[str, An
 def _circle(turns: np.ndarray) -> np.ndarray:
     """A hue is a place on a circle: 0 and 1 are the same."""
     return np.stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)], axis=1)
-
-
-def _small(pictures: np.ndarray) -> np.ndarray:
-    """Pictures as rows of about 8 x 8 means: enough to ask what raw input says."""
-    n, s = pictures.shape[:2]
-    step = max(1, s // 8)
-    kept = pictures[:, : s // step * step, : s // step * step].astype(np.float64) / 255
-    blocks = kept.reshape(n, s // step, step, s // step, step, 3)
-    return blocks.mean(axis=(2, 4)).reshape(n, -1)
 
 
 # ---- what others left ----

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -146,7 +148,7 @@ class Listing:
             "id": self._identifier(path),
             "name": readable(self.named(path)),
             **{key: value for key, value in one.facts.items() if key not in ("done", "wait")},
-            "state": _state(one.facts),
+            "state": _state(path, one.facts),
         }
         if row != one.row:
             one.row = row
@@ -282,14 +284,36 @@ def _row(run: Run) -> dict[str, Any]:
     return short(row) | {"changed": round(changed, 1)}  # a time has more than six figures
 
 
-def _state(facts: Mapping[str, Any]) -> str:
+def _state(path: Path, facts: Mapping[str, Any]) -> str:
     if facts["done"]:
         return "finished"
     if not facts["changed"]:
         return "unreadable"
-    if time.time() - facts["changed"] > facts["wait"]:
-        return "stopped"
-    return "starting" if facts["epoch"] is None else "training"
+    writing = _is_written(path)
+    if writing is None:  # nothing says so: by how long it has been silent
+        writing = time.time() - facts["changed"] <= facts["wait"]
+    return ("starting" if facts["epoch"] is None else "training") if writing else "stopped"
+
+
+def _is_written(run: Path) -> bool | None:
+    """Whether the process that `writer.lock` names is alive; None where it names none of ours."""
+    path = run / "writer.lock"
+    if not path.is_file():
+        return None
+    try:
+        holder = json.loads(path.read_bytes()[:1000])
+        if holder["host"] != socket.gethostname() or type(holder["pid"]) is not int:
+            return None
+        if holder["pid"] <= 0:
+            return None
+        os.kill(holder["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is there, and somebody else's
+        return True
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
+        return None
+    return True
 
 
 def _wait(epochs: Sequence[Mapping[str, Any]], begun: bool) -> float:

@@ -6,6 +6,7 @@ import base64
 import io
 import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from chiaroscuro.errors import need
 
-__all__ = ["blob", "coordinates", "data_url", "readable", "sheets", "short", "stratified"]
+__all__ = ["blob", "coordinates", "data_url", "quoted", "readable", "sheets", "short", "stratified"]
 
 SHEET_BYTES = 4 << 20
 """Thumbnails of all samples take at most about so many bytes; they shrink until they do."""
@@ -145,6 +146,18 @@ def readable(text: str) -> str:
         'caf\ufffd'
     """
     return _HALVES.sub("\ufffd", text)
+
+
+def quoted(word: str) -> str:
+    """Quote a word for a shell as a person would: not at all, with single or with double quotes.
+
+    Example:
+        >>> print(quoted("runs/one"), quoted("a b"), quoted("f(stem='strided')"))
+        runs/one 'a b' "f(stem='strided')"
+    """
+    if "'" in word and not set('"$`\\!') & set(word):
+        return f'"{word}"'
+    return shlex.quote(word)
 
 
 def short(value: Any) -> Any:

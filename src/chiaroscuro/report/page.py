@@ -31,7 +31,7 @@ def report(
     subject: Any,
     path: str | os.PathLike,
     points: int = POINTS,
-    maps: Sequence[str] = (),
+    maps: Sequence[str] = ("tsne",),
     diagnosis: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write a page about a run, several runs, or embeddings; it opens anywhere, without a network.
@@ -41,7 +41,8 @@ def report(
             these or of labs, or a list of them to compare.
         path: ends in `.html`.
         points: samples shown of each; more are sampled, stratified by label, and the page says so.
-        maps: "tsne", "umap": computed beside the principal and spectral axes. They are slow.
+        maps: "tsne", "umap": computed beside the principal and spectral axes; the page opens on
+            t-SNE unless it is left out.
         diagnosis: of the first, if it is not in its folder.
 
     Example:

@@ -11,17 +11,30 @@ import numpy as np
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.measures import kmeans, mutual_information, nearest
 from chiaroscuro.report.axes import (
+    MAPS,
     Graph,
     aligned,
-    foreign_map,
     principal_axes,
     similarity_graph,
+    umap_of,
     unit_rows,
 )
 from chiaroscuro.report.packing import blob, coordinates, sheets, stratified
 from chiaroscuro.report.reading import Frame, Subject
+from chiaroscuro.report.tsne import tsne
 
-__all__ = ["POINTS", "Shown", "described", "in_range", "shown", "spaces", "why_none"]
+__all__ = [
+    "POINTS",
+    "Shown",
+    "described",
+    "in_range",
+    "opens_on",
+    "raw_input",
+    "shown",
+    "small_images",
+    "spaces",
+    "why_none",
+]
 
 POINTS = 10_000
 """Samples on a page, unless told; more are sampled, stratified by label."""
@@ -204,6 +217,45 @@ def _labels(labels: np.ndarray, names: np.ndarray | None) -> dict[str, Any]:
     return {"codes": blob((labels + 1).astype(kind)), "names": called}
 
 
+def opens_on(rows: Shown, maps: Sequence[str]) -> dict[str, str]:
+    """Say which space and map a reader sees first: a z of two dimensions, else t-SNE of h."""
+    vectors = rows.frames[-1][1]
+    for space in reversed(rows.spaces):
+        if vectors[space].shape[1] == 2:
+            return {"space": space, "map": "itself"}
+    return {"space": rows.spaces[0], "map": "t-SNE" if "tsne" in maps else "PCA"}
+
+
+def raw_input(rows: Shown) -> dict[str, Any] | None:
+    """Return a t-SNE map of what the network is given, as far as the file holds it.
+
+    The layer `input`, or else the thumbnails; lengths count here, so that rows are centred and
+    scaled as a whole and not made unit.
+    """
+    e = rows.embeddings
+    if "input" in e.layers and np.isfinite(e.layers["input"]).all():
+        x, what = np.asarray(e.layers["input"]).reshape(e.n, -1), "raw input"
+    elif e.thumbnails is not None and e.thumbnails.shape[1]:
+        x, what = small_images(np.asarray(e.thumbnails)), "pixels of the thumbnails"
+    else:
+        return None
+    if not x.shape[1]:
+        return None
+    x = in_range(x.astype(np.float64))
+    x = x - x.mean(axis=0)
+    scale = float(np.linalg.norm(x, axis=1).max()) or 1.0
+    return {"map": coordinates(tsne([x / scale])), "what": what}
+
+
+def small_images(images: np.ndarray) -> np.ndarray:
+    """Return images as rows of about 8 x 8 means: enough to ask what raw input says."""
+    n, s = images.shape[:2]
+    step = max(1, s // 8)
+    kept = images[:, : s // step * step, : s // step * step].astype(np.float64) / 255
+    blocks = kept.reshape(n, s // step, step, s // step, step, 3)
+    return blocks.mean(axis=(2, 4)).reshape(n, -1)
+
+
 def spaces(rows: Shown, maps: Sequence[str] = ()) -> dict[str, Any]:
     """Of each space its maps, neighbours, norms, hubs, graph and clusters."""
     return {name: _space(rows, name, maps) for name in rows.spaces}
@@ -215,18 +267,19 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
     n_classes = _n_classes(rows)
     graphs = [similarity_graph(one, min(n_classes, n - 2) if one is u else 2) for one in units]
     flat = [principal_axes(one) for one in units]
-    found: dict[str, Any] = {
-        "d": int(last[space].shape[1]),
-        "maps": {
-            "PCA": coordinates(aligned(flat)),
-            "spectral": coordinates(aligned([_two(graph.vectors) for graph in graphs])),
-        },
-    }
+    plans: dict[str, Any] = {}
+    if last[space].shape[1] == 2:  # a map already: shown as it is, not its directions
+        plans["itself"] = coordinates([vectors[space] for _, vectors in rows.frames])
+    if "tsne" in maps:
+        plans["t-SNE"] = coordinates(tsne(units))
+    plans["PCA"] = coordinates(aligned(flat))
+    plans["spectral"] = coordinates(aligned([_two(graph.vectors) for graph in graphs]))
+    if "umap" in maps:
+        plans["umap"] = coordinates([umap_of(u)] * len(units))
     for name, layer in rows.embeddings.layers.items():
-        if name in maps or (name in ("tsne", "umap") and layer.ndim == 2 and layer.shape[1] == 2):
-            found["maps"][name] = coordinates([layer] * len(units))
-    for name in maps:
-        found["maps"][name] = coordinates([foreign_map(u, name)] * len(units))
+        if name in MAPS and layer.ndim == 2 and layer.shape[1] == 2:
+            plans[f"{name} of the file"] = coordinates([layer] * len(units))
+    found: dict[str, Any] = {"d": int(last[space].shape[1]), "maps": plans}
     among = None if n <= CANDIDATES else stratified(n, CANDIDATES, rows.embeddings.labels)
     most = (n if among is None else len(among)) - 1
     near, cosines = _near(u, min(N_JUDGED, most), among)
@@ -243,7 +296,7 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
         "graph": _graph(graphs[-1], n_classes, rows.embeddings, index),
     }
     if f"{space}1" in last and f"{space}2" in last:
-        found["pairs"] = _pairs(rows, space, found["maps"]["PCA"], flat[-1])
+        found["pairs"] = _pairs(rows, space, plans["PCA"], flat[-1])
     return found
 
 

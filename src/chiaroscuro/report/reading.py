@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +16,16 @@ import numpy as np
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.errors import ChiaroError, need
+from chiaroscuro.report.packing import quoted
 
-__all__ = ["Frame", "Lab", "Subject", "diagnosis_of", "find_runs", "subjects"]
+__all__ = ["Frame", "Lab", "Subject", "diagnosis_of", "find_runs", "shorter", "subjects"]
 
 _FRAME = re.compile(r"epoch-(\d{4,})\.npz")
 _PREFERRED = ("all", "test", "train")
 _DEPTH = 4  # folders below the given one that are looked into
 _SEVERITIES = ("critical", "warning", "note")
+_ROWS = 100_000  # of a finding
+_LIST = re.compile(r"\[\s*([-+.\w]+(?:\s*,\s*[-+.\w]+)+)\s*\]")
 _FIGURES = (".svg", ".png", ".gif")
 
 
@@ -259,20 +262,24 @@ def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
     """A `diagnosis.json`, as the page shows it: `verdict`, `measures` and `findings`.
 
     A finding has `name`, `severity`, `evidence`, `cause`, `advice`, `change` (options as one would
-    type them), `expect` and `paper`; what is missing is empty. What is not understood is left out.
+    type them), `expect`, `paper` and `rows` (ids); what is missing is empty. What is not understood
+    is left out.
 
     Example:
         >>> diagnosis_of({"findings": [{"name": "collapse", "settings": {"objective.tau": 0.2}}]})
         {'verdict': '1 note: collapse.', 'measures': {}, 'findings': [{'name': 'collapse',
         'severity': 'note', 'evidence': '', 'cause': '', 'advice': '',
-        'change': ['--set objective.tau=0.2'], 'expect': '', 'paper': ''}], 'could_tell': []}
+        'change': ['--set objective.tau=0.2'], 'expect': '', 'paper': '', 'rows': []}],
+        'could_tell': []}
     """
     listed = found.get("findings") or []
     need(
         isinstance(listed, Sequence) and all(isinstance(one, Mapping) for one in listed),
         lambda: f"A diagnosis needs a list of findings; received {type(listed).__name__}.",
     )
-    findings = [_finding(one) for one in listed]
+    listing = found.get("rows")
+    known = listing if isinstance(listing, Mapping) else {}
+    findings = [_finding(one, known.get(str(one.get("name")))) for one in listed]
     findings.sort(key=lambda one: _SEVERITIES.index(one["severity"]))
     measures = found.get("measures") or {}
     return {
@@ -283,9 +290,10 @@ def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _finding(one: Mapping[str, Any]) -> dict[str, Any]:
+def _finding(one: Mapping[str, Any], rows: Any = None) -> dict[str, Any]:
     severity = str(one.get("severity", "note"))
-    settings = one.get("settings") or {}
+    settings = one.get("settings")
+    settings = settings if isinstance(settings, Mapping) else {}
     change = [f"{key}={_value(value)}" for key, value in settings.items()]
     if not change and one.get("change"):
         given = one["change"]
@@ -297,14 +305,40 @@ def _finding(one: Mapping[str, Any]) -> dict[str, Any]:
         "evidence": str(one.get("evidence") or ""),
         "cause": str(one.get("cause") or ""),
         "advice": str(one.get("advice") or ""),
-        "change": [f"--set {shlex.quote(line)}" for line in change],
+        "change": [f"--set {quoted(shorter(line))}" for line in change],
         "expect": str(one.get("expect") or ""),
         "paper": str(one.get("paper") or ""),
+        "rows": _ids(one.get("rows") if one.get("rows") is not None else rows),
     }
+
+
+def _ids(rows: Any) -> list[str]:
+    """The ids of rows: a list of them, or an object whose `ids` are that list."""
+    if isinstance(rows, Mapping):
+        rows = rows.get("ids")
+    if not isinstance(rows, list):
+        return []
+    return [str(one) for one in rows[:_ROWS] if isinstance(one, str | int)]
 
 
 def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def shorter(notation: str) -> str:
+    """Write lists that repeat a value as a person would; the notation means the same.
+
+    Example:
+        >>> shorter("Cosine(tau=[0.2, 0.2, 0.2, 0.2, 0.4, 0.4, 0.4])")
+        'Cosine(tau=[0.2]*4+[0.4]*3)'
+    """
+    return _LIST.sub(_runs_of, notation)
+
+
+def _runs_of(found: re.Match[str]) -> str:
+    runs = [(v, len(list(g))) for v, g in itertools.groupby(re.split(r"\s*,\s*", found[1]))]
+    text = "+".join(f"[{value}]*{n}" if n > 1 else f"[{value}]" for value, n in runs)
+    return text if len(text) < len(found[0]) else found[0]
 
 
 def _verdict(findings: list[dict[str, Any]]) -> str:

@@ -168,7 +168,7 @@ def app(listing: Listing, token: str, port: int) -> Any:
     def made(found: dict[str, Path]) -> str:
         key = tuple((identifier, listing.mark(path)) for identifier, path in found.items())
         if key not in pages:
-            content = document(subjects(list(found.values())), POINTS)
+            content = document(subjects(list(found.values())), POINTS, ("tsne",))
             for run, path in zip(content["runs"], found.values(), strict=True):
                 run["name"] = readable(listing.named(path))
             pages.clear()  # one page is enough: it is large

@@ -1,6 +1,7 @@
 // Small charts in SVG. Each takes plain numbers and returns {node, …}; none knows what it shows.
 
-import { el, svg, responsive, refill, unique } from "./dom.js";
+import { el, svg, responsive, refill, scroller, unique } from "./dom.js";
+import { exporter } from "./exports.js";
 import { extent, format, logTicks, tickText, ticks } from "./numbers.js";
 
 const PAD = { top: 10, right: 14, bottom: 34, left: 50 };
@@ -24,6 +25,10 @@ function axis(low, high, from, to, log) {
   return { place, back, ticks: log ? logTicks(low, high) : ticks(low, high) };
 }
 
+// What is counted has whole ticks.
+const COUNTED = new Set(["epoch", "step", "rank", "index"]);
+const FEW = 12; // points of a line that are also drawn as dots
+
 function frame(width, height, x, y, names) {
   const bottom = height - PAD.bottom;
   const parts = [];
@@ -32,7 +37,7 @@ function frame(width, height, x, y, names) {
     parts.push(svg("line.grid", { x1: PAD.left, x2: width - PAD.right, y1: at, y2: at }));
     parts.push(svg("text.tick", { x: PAD.left - 8, y: at + 4, "text-anchor": "end" }, tickText(tick)));
   }
-  for (const tick of x.ticks) {
+  for (const tick of x.ticks.filter((v) => !COUNTED.has(names.x) || Number.isInteger(v))) {
     const at = x.place(tick);
     parts.push(svg("text.tick", { x: at, y: bottom + PAD.bottom / 2, "text-anchor": "middle" }, tickText(tick)));
   }
@@ -69,12 +74,13 @@ function legend(series) {
 // series: [{name, x, y, colour, dash?, area?}]; names: {x, y, title}; log: {x?, y?}
 export function lines(series, names, { log = {}, height: tall = 210, range = {}, marks = false } = {}) {
   const holder = el("div.chart");
-  const node = el("figure.plot", {}, el("figcaption", {}, names.y), holder);
+  let cursor = null;
+  let current = series;
+  const node = el("figure.plot", {}, el("figcaption", {}, el("span", {}, names.y),
+    exporter(names.title ?? names.y, () => holder.querySelector("svg"), () => table(current, names))), holder);
   const keys = el("div");
   node.append(keys);
   const id = unique("chart");
-  let cursor = null;
-  let current = series;
   let moveCursor = () => {};
   const draw = (width) => {
     const height = grown(tall);
@@ -83,12 +89,19 @@ export function lines(series, names, { log = {}, height: tall = 210, range = {},
     let [y0, y1] = extent(usable(current.flatMap((s) => [...s.y]), log.y));
     if (range.y) [y0, y1] = [range.y[0] ?? y0, range.y[1] ?? y1];
     if (range.x) [x0, x1] = [range.x[0] ?? x0, range.x[1] ?? x1];
-    if (x0 === x1) [x0, x1] = log.x ? [x0 / 2, x1 * 2] : [x0 - 0.5, x1 + 0.5];
-    if (y0 === y1) [y0, y1] = log.y ? [y0 / 2, y1 * 2] : [y0 - 0.5, y1 + 0.5];
+    // one place only: from 0, so that the dot stands where one looks for it
+    if (x0 === x1) [x0, x1] = log.x ? [x0 / 2, x1 * 2] : x1 > 0 ? [0, x1] : [x0 - 1, x1 + 1];
+    if (y0 === y1) [y0, y1] = log.y ? [y0 / 2, y1 * 2] : y1 > 0 ? [0, 1.25 * y1] : [y0 - 1, y1 + 1];
     const x = axis(x0, x1, PAD.left, width - PAD.right, log.x);
     const y = axis(y0, y1, height - PAD.bottom, PAD.top, log.y);
     const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-labelledby": id });
     picture.append(svg("title", { id }, describe(current, names)), ...frame(width, height, x, y, names));
+    // no line leaves its panel, whatever the range
+    const clip = unique("clip");
+    const inner = svg("g", { "clip-path": `url(#${clip})` });
+    picture.append(svg("clipPath", { id: clip }, svg("rect", {
+      x: PAD.left - 4, y: PAD.top - 4, width: Math.max(0, width - PAD.left - PAD.right + 8), height: height - PAD.top - PAD.bottom + 8,
+    })), inner);
     for (const one of current) {
       const ys = log.y ? one.y.map((v) => (v > 0 ? v : null)) : one.y;
       if (one.area) {
@@ -96,17 +109,17 @@ export function lines(series, names, { log = {}, height: tall = 210, range = {},
         const closed = `${path(one.x, ys, x, y)}L${x.place(one.x.at(-1))} ${base}L${x.place(one.x[0])} ${base}Z`;
         const area = svg("path.area", { d: closed });
         area.style.fill = one.colour;
-        picture.append(area);
+        inner.append(area);
       }
       const line = svg("path.line", { d: path(one.x, ys, x, y), "stroke-dasharray": one.dash });
       line.style.stroke = one.colour;
-      picture.append(line);
-      if (marks || one.x.length === 1) {
+      inner.append(line);
+      if (marks || one.x.length <= FEW) {
         for (let at = 0; at < one.x.length; at += 1) {
           if (!Number.isFinite(ys[at] ?? NaN)) continue;
           const dot = svg("circle", { cx: x.place(one.x[at]), cy: y.place(ys[at]), r: 3 });
           dot.style.fill = one.colour;
-          picture.append(dot);
+          inner.append(dot);
         }
       }
     }
@@ -155,6 +168,13 @@ export function lines(series, names, { log = {}, height: tall = 210, range = {},
   };
 }
 
+// The data of a chart: a line for each x, a column for each series.
+function table(series, names) {
+  const xs = [...new Set(series.flatMap((one) => [...one.x]))].sort((a, b) => a - b);
+  const maps = series.map((one) => new Map([...one.x].map((x, at) => [x, one.y[at]])));
+  return [[names.x, ...series.map((one) => one.name)], ...xs.map((x) => [x, ...maps.map((map) => map.get(x) ?? null)])];
+}
+
 function closest(xs, at) {
   let best = 0;
   for (let i = 1; i < xs.length; i += 1) {
@@ -174,7 +194,10 @@ function describe(series, names) {
 // A path through a plane: [{name, x, y, colour, at: labels}]; the last point is large.
 export function plane(series, names, { height: tall = 300 } = {}) {
   const holder = el("div.chart");
-  const node = el("figure.plot", {}, el("figcaption", {}, names.y), holder, el("div"));
+  const data = () => [["series", "epoch", names.x, names.y],
+    ...series.flatMap((one) => one.x.map((_, at) => [one.name, one.at[at], one.x[at], one.y[at]]))];
+  const node = el("figure.plot", {}, el("figcaption", {}, el("span", {}, names.y),
+    exporter(names.title ?? names.y, () => holder.querySelector("svg"), data)), holder, el("div"));
   const id = unique("plane");
   let position = null;
   let mark = () => {};
@@ -226,7 +249,7 @@ export function plane(series, names, { height: tall = 300 } = {}) {
 }
 
 // A table whose cells are shaded by their share in [0, 1].
-export function heat(rows, columns, cells, { corner = "", text = format, share = (v) => v } = {}) {
+export function heat(rows, columns, cells, { corner = "", text = format, share = (v) => v, name } = {}) {
   const head = el("tr", {}, el("th", { scope: "col" }, corner));
   for (const name of columns) head.append(el("th", { scope: "col" }, name));
   const body = rows.map((name, r) => {
@@ -239,12 +262,13 @@ export function heat(rows, columns, cells, { corner = "", text = format, share =
     }
     return line;
   });
-  return el("div.scroll", { tabindex: "0", role: "region", "aria-label": `Table: ${corner || rows.length}` },
-    el("table.heat", {}, el("thead", {}, head), el("tbody", {}, body)));
+  const title = name ?? `Table: ${corner || rows.length}`;
+  return el("div", {}, el("div.above", {}, exporter(title, null, () => [[corner, ...columns], ...rows.map((row, r) => [row, ...cells[r]])])),
+    scroller(title, el("table.heat", {}, el("thead", {}, head), el("tbody", {}, body))));
 }
 
 // Horizontal bars: [{name, value, text, colour}].
-export function bars(items, { most = null } = {}) {
+export function bars(items, { most = null, name = "Bars" } = {}) {
   const top = most ?? Math.max(...items.map((one) => one.value ?? 0), 1e-12);
   const lines = items.map(({ name, value, text, colour }) => {
     const bar = el("span.bar");
@@ -252,7 +276,8 @@ export function bars(items, { most = null } = {}) {
     if (colour) bar.style.background = colour;
     return el("li", {}, el("span.name", {}, name), el("span.track", {}, bar), el("span.value", {}, text));
   });
-  return el("ul.bars", {}, lines);
+  return el("div", {}, el("div.above", {}, exporter(name, null, () => [["name", "value"], ...items.map((one) => [one.name, one.value])])),
+    el("ul.bars", {}, lines));
 }
 
 export function sparkline(values, width = 120, height = 28) {

@@ -1,27 +1,34 @@
 // Two or more runs side by side.
 
-import { el } from "./dom.js";
+import { el, scroller } from "./dom.js";
 import { lines } from "./charts.js";
 import { spaceName } from "./data.js";
 import { pointMap } from "./map.js";
 import { measure, measureName, unit } from "./numbers.js";
 import { category } from "./palette.js";
+import { pairingPanel } from "./pairing.js";
 import { columns, panel, section } from "./panel.js";
 
 const MEASURES = ["shown_knn_accuracy", "effective_rank", "participation_ratio", "alignment", "uniformity"];
 
 export function compareSection(runs, open) {
   const withPoints = runs.filter((run) => run.samples);
-  const maps = withPoints.map((run) => {
-    const map = pointMap(run, { small: true });
-    return [run, map];
-  });
+  const maps = [];
+  // what is looked at in one map is looked at in all
+  const follow = (run, i) => {
+    for (const [other, map] of maps) {
+      if (other === run) continue;
+      const j = i === null ? null : other.samples.ids.indexOf(run.samples.ids[i]);
+      map.lookAt(j === -1 ? null : j, true);
+    }
+  };
+  for (const run of withPoints) maps.push([run, pointMap(run, { small: true, onLook: (i) => follow(run, i) })]);
   const time = shared(maps);
   const side = maps.length ? el("div.side", {}, maps.map(([run, map]) => el("figure", {}, el("figcaption", {},
     el("button.link", { type: "button", on: { click: () => open(runs.indexOf(run)) } }, run.name)), map.stage))) : null;
   return section("compare", "Side by side",
     el("p.explain", {}, `${runs.length} runs, on the same page and the same scales; a name opens the run below.`),
-    side, time,
+    side, time, maps.length > 1 ? pairingPanel(maps.slice(0, 2)) : null,
     panel("Measures", "The last epoch of each run, and how far it is from the first run in the table.", null, measures(runs)),
     columns(...curves(runs)),
     panel("Settings that differ", "All other settings are the same.", null, differences(runs)));
@@ -61,7 +68,7 @@ function measures(runs) {
   const body = rows.map(([text, name, values]) => el("tr", {}, el("th", { scope: "row" }, text),
     values.map((value, at) => el("td", {}, measure(name, value),
       at && value !== null && values[0] !== null ? el("small", {}, signed(name, value - values[0])) : null))));
-  return el("div.scroll", { tabindex: "0", role: "region", "aria-label": "Measures of all runs" },
+  return scroller("Measures of all runs",
     el("table.plain.compare", {}, el("thead", {}, head), el("tbody", {}, body)));
 }
 
@@ -92,7 +99,7 @@ function differences(runs) {
   const differing = keys.filter((key) => new Set(flats.map((flat) => String(flat[key]))).size > 1);
   if (!differing.length) return el("p", {}, "None.");
   const head = el("tr", {}, el("th", { scope: "col" }, "setting"), runs.map((run) => el("th", { scope: "col" }, run.name)));
-  return el("div.scroll", { tabindex: "0", role: "region", "aria-label": "Settings that differ" },
+  return scroller("Settings that differ",
     el("table.plain", {}, el("thead", {}, head), el("tbody", {}, differing.map((key) =>
       el("tr", {}, el("th", { scope: "row" }, key), flats.map((flat) => el("td", {}, String(flat[key] ?? "–"))))))));
 }

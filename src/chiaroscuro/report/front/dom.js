@@ -39,8 +39,8 @@ export function unique(stem) {
 
 // Words between backticks are code.
 export function prose(text) {
-  const parts = text.split("`");
-  if (parts.length % 2 === 0) return [text]; // one of them is only a letter
+  const parts = text.replaceAll("R^2", "R²").split("`");
+  if (parts.length % 2 === 0) return [parts.join("`")]; // one of them is only a letter
   return parts.map((part, at) => (at % 2 ? el("code", {}, part) : part));
 }
 
@@ -55,7 +55,11 @@ export function copyable(text) {
   return el("div.command", {}, el("code", { tabindex: "0" }, text), button, said);
 }
 
-async function copy(text) {
+export function copy(text) {
+  return copying(text);
+}
+
+async function copying(text) {
   try {
     await navigator.clipboard.writeText(text);
     return true;
@@ -89,6 +93,27 @@ export function toggle(label, pressed, change, extra = {}) {
     change(now);
   });
   return button;
+}
+
+// A part of the page that scrolls sideways, and fades on the side where there is more.
+export function scroller(label, ...children) {
+  return fading(el("div.scroll", { tabindex: "0", role: "region", "aria-label": label }, ...children));
+}
+
+export function fading(node) {
+  const look = () => {
+    const left = node.scrollLeft > 2;
+    const right = node.scrollLeft + node.clientWidth < node.scrollWidth - 2;
+    node.dataset.more = `${left ? "left" : ""} ${right ? "right" : ""}`.trim();
+  };
+  node.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(node);
+  return node;
+}
+
+// Whether this is held in a hand: fingers, no pointer that hovers.
+export function byTouch() {
+  return matchMedia("(hover: none) and (pointer: coarse)").matches;
 }
 
 // Calls draw(width) now and whenever the width of the node changes.

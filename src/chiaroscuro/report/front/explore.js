@@ -1,10 +1,11 @@
 // The map with its controls, the slider of the epochs, and the charts that go with it.
 
-import { choice, el, refill, toggle } from "./dom.js";
-import { colourings, spaceName } from "./data.js";
+import { byTouch, choice, el, refill, svg, toggle, unique } from "./dom.js";
+import { colourings, labelOf, spaceName } from "./data.js";
+import { exporter } from "./exports.js";
 import { lines } from "./charts.js";
 import { pointMap } from "./map.js";
-import { measureName, unit } from "./numbers.js";
+import { format, measureName, own, unit } from "./numbers.js";
 import { category } from "./palette.js";
 import { empty, section } from "./panel.js";
 import { paperLink } from "./papers.js";
@@ -14,51 +15,82 @@ const SECONDS = 8; // of a whole training, when played
 
 export function exploreSection(run, follow) {
   if (!run.samples) {
+    const why = run.notes.find((note) => note.includes("map"));
+    if (why || !run.where) return section("map", "Map", el("div.empty", {}, why ?? "There are no embeddings here."));
     return section("map", "Map", empty("There are no embeddings here. Embed the data of the run:",
-      "chiaro embed RUN --out RUN/embeddings/all.npz"));
+      `chiaro embed ${run.where} --out ${inside(run.where, "embeddings/all.npz")}`));
   }
   const chosen = el("div.chosen", { "aria-live": "polite" });
-  const hint = el("p.hint", {}, "Encircle points to see the samples behind them; hover to see one. Shift "
-    + "and drag moves the map, Ctrl and wheel zooms. Keys: arrows, + − 0, full stop and comma, Enter, Escape.");
+  const told = el("div.told");
+  const hint = el("p.hint", {}, byTouch()
+    ? "Tap a point to see its sample. Lasso lets a finger encircle points; + and − zoom, and close up points show their images."
+    : "Encircle points to see the samples behind them; hover to see one. Shift and drag moves the map, Ctrl and wheel "
+      + "zooms, and close up points show their images. Keys: arrows, + − 0, full stop and comma, Enter, Escape.");
+  let beside = null; // the map of the raw input
   const map = pointMap(run, {
+    onLook: (i) => beside?.lookAt(i, true),
     onSelect(selected) {
-      if (!selected) return refill(chosen, hint);
+      beside?.select(selected, true);
+      refill(told, selected ? null : hint);
+      if (!selected) return refill(chosen);
       const found = grid(run, map.state.space, selected, map.lookAt);
       refill(chosen, found.node);
       if (selected.length === 1) found.open(selected[0]);
       return chosen;
     },
   });
-  refill(chosen, hint);
+  refill(told, hint);
   const { state } = map;
+  if (run.input) {
+    beside = pointMap(run, {
+      small: true, plan: run.input.map, onLook: (i) => map.lookAt(i), onSelect: (selected) => map.select(selected),
+    });
+  }
+  const paint = () => {
+    map.paint();
+    if (beside) {
+      Object.assign(beside.state, { space: state.space, colour: state.colour, only: state.only });
+      beside.paint();
+    }
+  };
+  map.key.addEventListener("click", () => queueMicrotask(paint));
   const controls = el("div.controls");
   const rebuild = () => {
-    const own = run.spaces[state.space];
-    const lastOnly = own.pairs ? null : "two views are not in the file";
+    const here = run.spaces[state.space];
+    const lastOnly = here.pairs ? null : "two views are not in the file";
     refill(controls,
       choice("Space", Object.keys(run.spaces).map((s) => [s, `${spaceName(s)} (${run.spaces[s].d})`]), state.space,
         (value) => { state.space = value; change(); }),
-      choice("Axes", Object.keys(own.maps).map((m) => [m, m]), state.map,
+      choice("Projection", Object.keys(here.maps).map((m) => [m, m === "itself" ? `${state.space} itself` : m]), state.map,
         (value) => { state.map = value; change(); }),
       choice("Colour", colourings(run, state.space).map(([key, name]) => [key, name]), state.colour,
-        (value) => { state.colour = value; state.only = null; map.paint(); }),
+        (value) => { state.colour = value; state.only = null; paint(); }),
+      search,
       el("div.buttons", {},
-        toggle("Lasso", state.lasso, (on) => { state.lasso = on; }, { title: "Off: dragging moves the map (L)" }),
+        toggle("Lasso", state.lasso, (on) => { state.lasso = on; map.touches(); }, { title: "Off: dragging moves the map (L)" }),
         toggle("Pairs", state.pairs, (on) => { state.pairs = on; map.ask(); },
-          { disabled: !own.pairs, title: lastOnly ?? "Joins two views of a sample; on PCA, at the last epoch" }),
+          { disabled: !here.pairs, title: lastOnly ?? "Joins two views of a sample; on PCA, at the last epoch" }),
         toggle("Graph", state.edges, (on) => { state.edges = on; map.ask(); }, { title: "Edges to nearest neighbours" }),
-        el("button.quiet", { type: "button", on: { click: map.fit } }, "Show all")));
+        run.samples.sheets ? toggle("Images", state.images, (on) => { state.images = on; map.ask(); }, { title: "Close up, points are their images" }) : null,
+        zoom("−", "Zoom out", 0.7), zoom("+", "Zoom in", 1.4),
+        el("button.quiet", { type: "button", on: { click: map.fit } }, "Show all"),
+        exporter(`Map ${run.name}`, () => drawing(run, map), () => [["id", "x", "y", state.colour], ...map.table().map((row) => row.slice(0, 4))])));
   };
+  const zoom = (text, label, by) => el("button.quiet", { type: "button", "aria-label": label, on: { click: () => map.zoomBy(by) } }, text);
+  const search = finder(run, (found) => map.select(found));
   const change = () => {
-    if (!(state.map in run.spaces[state.space].maps)) state.map = "PCA";
-    map.paint();
+    const { maps } = run.spaces[state.space];
+    if (!own(maps, state.map)) state.map = Object.keys(maps)[0];
+    paint();
     if (state.selected) map.select(state.selected);
     rebuild();
   };
   rebuild();
+  map.touches();
   map.stage.addEventListener("keydown", (event) => {
     if (event.key.toLowerCase() !== "l") return;
     state.lasso = !state.lasso;
+    map.touches();
     rebuild();
   });
   const { node, charts } = inStep(run);
@@ -70,14 +102,78 @@ export function exploreSection(run, follow) {
     for (const chart of charts) chart.cursor(epoch);
     follow(Math.round(t), epoch);
   });
-  const about = el("p.explain", {}, "Each point is a sample, placed by the direction of its embedding: ",
+  const about = el("p.explain", {}, "Each point is a sample; samples that the model finds alike are close. ",
+    el("em", {}, "t-SNE"), " keeps neighbours together (", paperLink("maaten2008tsne", el), "; sizes of and gaps between groups say little), ",
     el("em", {}, "PCA"), " shows the two directions of largest variance, ", el("em", {}, "spectral"),
-    " the two slowest modes of the graph of nearest neighbours (", paperLink("tan2024", el), "). ",
-    "Points that the model finds alike are close. ", run.sentence);
+    " the two slowest modes of the graph of nearest neighbours (", paperLink("tan2024", el), "). ", run.sentence);
+  const raw = beside ? el("figure.plot.raw", {}, el("figcaption", {}, el("span", {}, `Before the network: t-SNE of the ${run.input.what}`)), beside.stage) : null;
+  if (raw) node.prepend(raw);
   const section_ = section("map", "Map", about, controls,
-    el("div.explore", {}, el("div.left", {}, map.stage, map.key, time), node), chosen);
+    el("div.explore", { class: node.childElementCount ? "explore" : "explore alone" },
+      el("div.left", {}, map.stage, map.key, time, told), node.childElementCount ? node : null), chosen);
   section_.map = map;
+  // rows by their ids, for a finding: selected and shown, with how many are not among the samples here
+  section_.showIds = (wanted) => {
+    const places = new Map(run.samples.ids.map((id, i) => [id, i]));
+    const found = wanted.map((id) => places.get(id)).filter((i) => i !== undefined);
+    map.select(found);
+    section_.scrollIntoView();
+    return found.length;
+  };
   return section_;
+}
+
+// A path below a place that may be in quotes.
+export function inside(where, name) {
+  const mark = /['"]$/.exec(where)?.[0] ?? "";
+  return `${mark ? where.slice(0, -1) : where}/${name}${mark}`;
+}
+
+// Search in ids, labels and texts: all words have to occur.
+function finder(run, select) {
+  const { ids, texts, labels } = run.samples;
+  const id = unique("find");
+  const said = el("span.said", { "aria-live": "polite" });
+  const field = el("input", { type: "search", id, placeholder: texts ? "id, label or text" : labels ? "id or label" : "id" });
+  let waiting = null;
+  const look = () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    if (!words.length) {
+      said.textContent = "";
+      select(null);
+      return;
+    }
+    const found = [];
+    for (let i = 0; i < run.samples.n; i += 1) {
+      const all = `${ids[i]}\n${labels ? labelOf(run, i).name : ""}\n${texts ? texts[i] : ""}`.toLowerCase();
+      if (words.every((word) => all.includes(word))) found.push(i);
+    }
+    said.textContent = `${format(found.length)} found`;
+    select(found);
+  };
+  field.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(look, 150); });
+  return el("div.choice", {}, el("label", { for: id }, "Search ", said), field);
+}
+
+// The map as SVG: a dot for every point, or for evenly spaced ones of very many.
+function drawing(run, map) {
+  const rows = map.table();
+  const step = Math.ceil(rows.length / 20000);
+  const [xs, ys] = [1, 2].map((at) => rows.map((row) => row[at]));
+  const range = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
+  const [[x0, x1], [y0, y1]] = [range(xs), range(ys)];
+  const side = Math.max(x1 - x0, y1 - y0) || 1;
+  const picture = svg("svg", { viewBox: "0 0 800 800" }, svg("title", {}, `Map of ${run.name}`));
+  for (let k = 0; k < rows.length; k += step) {
+    const [, x, y, , [r, g, b]] = rows[k];
+    const dot = svg("circle", { cx: (20 + (760 * (x - x0)) / side).toFixed(1), cy: (780 - (760 * (y - y0)) / side).toFixed(1), r: 3 });
+    dot.style.fill = `rgb(${r}, ${g}, ${b})`;
+    picture.append(dot);
+  }
+  picture.setAttribute("class", "offstage");
+  document.body.append(picture); // styles are computed of what is on the page
+  setTimeout(() => picture.remove());
+  return picture;
 }
 
 function epochAt(run, t) {
@@ -90,8 +186,7 @@ function slider(run, move) {
   const top = run.epochs.length - 1;
   if (top === 0) {
     return run.training
-      ? empty("Training left no snapshots, so the points cannot move. Let it leave some:",
-        "chiaro train PRESET --out RUN")
+      ? el("p.hint", {}, "Training left no snapshots, so the points cannot move; `chiaro train` leaves some unless told not to.")
       : el("p.hint", {}, "One moment only: a run with snapshots shows how the points got here.");
   }
   const output = el("output");

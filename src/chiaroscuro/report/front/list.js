@@ -1,6 +1,6 @@
 // The runs of a folder: filtered, sorted, and updated while they train.
 
-import { choice, el, refill } from "./dom.js";
+import { choice, el, refill, scroller } from "./dom.js";
 import { sparkline } from "./charts.js";
 import { format } from "./numbers.js";
 
@@ -35,7 +35,7 @@ export function listPage(content, address) {
         el("button.link", { type: "button", on: { click: () => sortBy(key) } }, name, now ? (state.down ? " ↓" : " ↑") : ""));
     }), el("th", { scope: "col" }, "curve"));
     refill(body, shown.map(drawn));
-    const none = content.runs.length ? "No run matches." : "No run is here yet; this list fills itself: chiaro train PRESET --out DIR/one";
+    const none = content.runs.length ? "No run matches." : `No run is here yet; this list fills itself once one is trained: chiaro train digits --out ${content.folder}/first`;
     count.textContent = shown.length ? `${shown.length} of ${content.runs.length} runs` : none;
     compare.hidden = picked.size < 2;
     compare.setAttribute("href", address("report", { run: [...picked] }));
@@ -80,7 +80,7 @@ export function listPage(content, address) {
       choice("State", ["all", "starting", "training", "finished", "stopped", "unreadable"].map((name) => [name, name]), "all",
         (value) => { state.only = value; draw(); }), compare),
     count,
-    el("div.scroll", { tabindex: "0", role: "region", "aria-label": "Runs" },
+    scroller("Runs",
       el("table.plain.runs", {}, el("thead", {}, head), body)));
   // {rows: those that changed, gone: identifiers}
   const update = (news) => {

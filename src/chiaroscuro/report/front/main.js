@@ -1,6 +1,6 @@
 // The page: a header, and the sections of one run or of several.
 
-import { el, refill } from "./dom.js";
+import { el, fading, refill } from "./dom.js";
 import { read } from "./data.js";
 import { learn } from "./numbers.js";
 import { compareSection } from "./compare.js";
@@ -28,7 +28,7 @@ function header(links) {
   const brand = content.live
     ? el("a.brand", { href: address("") }, "Chiaroscuro")
     : el("span.brand", {}, "Chiaroscuro");
-  const nav = el("nav", { "aria-label": "Sections" }, links.map(([id, name]) => el("a", { href: `#${id}` }, name)));
+  const nav = fading(el("nav", { "aria-label": "Sections", tabindex: "0" }, links.map(([id, name]) => el("a", { href: `#${id}` }, name))));
   return el("header.top", {}, el("a.skip", { href: "#top" }, "Skip to the content"), brand, nav,
     el("span.live", { role: "status" }), button);
 }
@@ -50,7 +50,9 @@ function reportPage() {
     // the geometry registers its follower before the slider first calls
     const geometry = geometrySection(run, followers);
     const onlyLabs = run.labs.length > 0 && !run.samples && !run.made && !run.diagnosis;
-    const parts = onlyLabs ? [labsSection(run)] : [verdictSection(run), exploreSection(run, follow), trainingSection(run), geometry,
+    const explored = onlyLabs ? null : exploreSection(run, follow);
+    const show = (ids) => explored.showIds?.(ids) ?? 0;
+    const parts = onlyLabs ? [labsSection(run)] : [verdictSection(run, show), explored, trainingSection(run), geometry,
       graphSection(run), viewsSection(run), labsSection(run), madeSection(run)].filter(Boolean);
     current = { run, parts };
     refill(details, el("h1", {}, run.name), el("p.explain", {}, about(run)), ...parts);

@@ -1,23 +1,26 @@
 // The map: points that can be coloured, hovered, encircled, and moved through the epochs.
 
-import { el, refill, responsive } from "./dom.js";
+import { byTouch, el, refill, responsive } from "./dom.js";
 import { array, colourings } from "./data.js";
 import { extent, format } from "./numbers.js";
 import { category, gradient, rgb, scale, shape } from "./palette.js";
 import { renderer } from "./renderer.js";
-import { card } from "./samples.js";
+import { card, tile } from "./samples.js";
 
 const NEAR = 14; // pixels at which a point counts as hovered
 const MOST_LINES = 4000;
+const MOST_IMAGES = 160; // points on the stage up to which their images are drawn
+const IMAGE = 34; // pixels of an image on the map, at most
 
-export function pointMap(run, { height = 34, onSelect = () => {}, small = false } = {}) {
+// plan: coordinates to show instead of the run's own maps, such as those of the raw input.
+export function pointMap(run, { height = 44, onSelect = () => {}, onLook = () => {}, small = false, plan = null } = {}) {
   const forced = new URLSearchParams(location.search).get("renderer");
   const ground = el("canvas.ground");
   const over = el("canvas.over");
   const tip = el("div.tip", { hidden: true, role: "status" });
   const stage = el("div.stage", {
     tabindex: "0", role: "application",
-    "aria-label": "Map of the samples. Arrow keys move, plus and minus zoom, 0 shows all, full stop "
+    "aria-label": plan ? "Map of the raw input, beside that of the embedding" : "Map of the samples. Arrow keys move, plus and minus zoom, 0 shows all, full stop "
       + "and comma go from sample to sample, L switches the lasso.",
   }, ground, over, tip);
   const key = el("div.key");
@@ -26,9 +29,11 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
   const rgba = new Uint8Array(4 * n);
   const shapes = new Uint8Array(n);
   const state = {
-    space: Object.keys(run.spaces)[0], map: "PCA", colour: null, t: run.epochs.length - 1,
-    zoom: 1, centre: [0.5, 0.5], lasso: true, selected: null, only: null, at: null, pairs: false, edges: false,
+    space: run.opens?.space ?? Object.keys(run.spaces)[0], map: run.opens?.map ?? "PCA", colour: null,
+    t: run.epochs.length - 1, zoom: 1, centre: [0.5, 0.5], lasso: !byTouch(), selected: null, only: null, at: null,
+    pairs: false, edges: false, images: !small && Boolean(run.samples.sheets), custom: null,
   };
+  const last = plan ? 0 : run.epochs.length - 1; // frame
   let size = { width: 0, height: 0, ratio: 1, rem: 16 };
   let drawn = null;
   let fitted = null;
@@ -40,34 +45,55 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
     const side = Math.min(size.width, size.height) * 0.92 * state.zoom;
     return { scale: side, x: size.width / 2 - state.centre[0] * side, y: size.height / 2 + state.centre[1] * side };
   };
-  const all = () => array(run.spaces[state.space].maps[state.map].points);
+  const all = () => array((plan ?? run.spaces[state.space].maps[state.map]).points);
+  // calls visit(i, x, y) for every point, without an array for each: there may be 100,000
+  const each = (visit, v = view()) => {
+    const p = all();
+    const low = Math.min(Math.floor(state.t), last);
+    const [a, b] = [2 * n * low, 2 * n * Math.min(low + 1, last)];
+    const part = Math.min(1, Math.max(0, state.t - low));
+    const k = v.scale / 65535;
+    for (let i = 0, at = 0; i < n; i += 1, at += 2) {
+      visit(i, v.x + k * (p[a + at] + part * (p[b + at] - p[a + at])),
+        v.y - k * (p[a + at + 1] + part * (p[b + at + 1] - p[a + at + 1])));
+    }
+  };
   const place = (i, v = view()) => {
     const p = all();
-    const low = Math.min(Math.floor(state.t), run.epochs.length - 1);
-    const high = Math.min(low + 1, run.epochs.length - 1);
-    const part = state.t - low;
+    const low = Math.min(Math.floor(state.t), last);
+    const high = Math.min(low + 1, last);
+    const part = Math.min(1, Math.max(0, state.t - low));
     const of = (axis) => {
       const [a, b] = [p[2 * (low * n + i) + axis], p[2 * (high * n + i) + axis]];
       return (a + part * (b - a)) / 65535;
     };
     return [v.x + v.scale * of(0), v.y - v.scale * of(1)];
   };
-  const visible = (i) => state.only === null || coloured().of(i) === state.only;
-  const coloured = () => colourings(run, state.space).find(([name]) => name === state.colour)[2];
+  let painted = null; // what colours the points now
+  const visible = (i) => state.only === null || painted.of(i) === state.only;
+  const coloured = () => state.custom ?? colourings(run, state.space).find(([name]) => name === state.colour)[2];
+  const name = () => (plan ? "plan" : `${state.space}/${state.map}`);
 
   // ---- drawing ----
   function paint() {
     const found = colourings(run, state.space);
     if (!found.some(([name]) => name === state.colour)) state.colour = found[0][0];
     const by = coloured();
-    const [low, high] = by.kind === "numbers" ? spread(by.values) : [0, 1];
-    const chosen = state.selected ? new Set(state.selected) : null;
+    painted = by;
+    const [low, high] = by.range ?? (by.kind === "numbers" ? spread(by.values) : [0, 1]);
+    const chosen = state.selected ? new Uint8Array(n) : null;
+    for (const i of state.selected ?? []) chosen[i] = 1;
+    const classes = new Map(); // the colour of a class is looked up once
+    const ofClass = (value) => {
+      if (!classes.has(value)) classes.set(value, rgb(category(value)));
+      return classes.get(value);
+    };
     for (let i = 0; i < n; i += 1) {
       const value = by.of(i);
-      const colour = by.kind === "classes" || !Number.isFinite(value)
-        ? rgb(category(by.kind === "classes" ? value : -1)) : scale((value - low) / (high - low || 1));
+      const colour = by.kind === "classes" ? ofClass(value)
+        : Number.isFinite(value) ? scale((value - low) / (high - low || 1)) : ofClass(-1);
       rgba.set(colour, 4 * i);
-      rgba[4 * i + 3] = (chosen && !chosen.has(i)) || !visible(i) ? 36 : 220;
+      rgba[4 * i + 3] = (chosen && !chosen[i]) || !visible(i) ? 36 : 220;
       shapes[i] = by.kind === "classes" ? shape(value) : 0;
     }
     points.colours(rgba, shapes);
@@ -102,23 +128,23 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
   }
   function draw() {
     if (!size.width) return;
-    if (fitted !== `${state.space}/${state.map}`) fit();
+    if (fitted !== name()) fit();
     const v = view();
     const { ratio } = size;
     const dot = (small ? 3.5 : n > 20000 ? 3 : n > 4000 ? 4 : 6) * ratio * (size.rem / 16) * Math.min(2.2, Math.max(1, Math.sqrt(state.zoom / 1.5)));
-    const key = `${state.space}/${state.map}`;
-    if (drawn !== key) {
+    if (drawn !== name()) {
       points.frames(all(), n);
-      drawn = key;
+      drawn = name();
     }
     const scaled = { x: v.x * ratio, y: v.y * ratio, scale: v.scale * ratio };
-    points.draw({ t: state.t, view: scaled, size: dot });
+    points.draw({ t: plan ? 0 : state.t, view: scaled, size: dot });
     const context = over.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, size.width, size.height);
     const ink = getComputedStyle(stage).color;
     if (state.pairs) drawPairs(context, v, ink);
     if (state.edges) drawEdges(context, v, ink);
+    if (state.images) drawImages(context, v);
     if (path) drawPath(context, ink);
     if (state.at !== null) {
       const [x, y] = place(state.at, v);
@@ -129,9 +155,29 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
       context.stroke();
     }
   }
+  // close enough, a point is its image, framed in its colour
+  function drawImages(context, v) {
+    const { sheets } = run.samples;
+    if (!sheets) return;
+    const inView = [];
+    each((i, x, y) => {
+      if (x > 0 && y > 0 && x < size.width && y < size.height && rgba[4 * i + 3] > 100) inView.push([i, x, y]);
+    }, v);
+    stage.dataset.images = inView.length > MOST_IMAGES ? "0" : String(inView.length);
+    if (inView.length > MOST_IMAGES) return;
+    const side = Math.max(16, Math.min(IMAGE, 3 * sheets.side)) * (size.rem / 16);
+    context.imageSmoothingEnabled = false;
+    for (const [i, x, y] of inView) {
+      const found = tile(run, i, ask);
+      if (!found) continue;
+      context.fillStyle = `rgb(${rgba[4 * i]} ${rgba[4 * i + 1]} ${rgba[4 * i + 2]})`;
+      context.fillRect(x - side / 2 - 2, y - side / 2 - 2, side + 4, side + 4);
+      context.drawImage(found.image, found.x, found.y, sheets.side, sheets.side, x - side / 2, y - side / 2, side, side);
+    }
+  }
   function drawPairs(context, v, ink) {
     const { pairs } = run.spaces[state.space];
-    if (!pairs || state.map !== "PCA" || state.t < run.epochs.length - 1) return;
+    if (plan || !pairs || state.map !== "PCA" || state.t < run.epochs.length - 1) return;
     const [one, two] = [array(pairs["1"]), array(pairs["2"])];
     const step = Math.ceil(n / MOST_LINES);
     context.lineWidth = 1;
@@ -175,19 +221,22 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
 
   // ---- looking at one sample ----
   function nearestTo(x, y) {
-    const v = view();
     let best = null;
     let least = NEAR * NEAR;
-    for (let i = 0; i < n; i += 1) {
-      const [px, py] = place(i, v);
-      const far = (px - x) ** 2 + (py - y) ** 2;
-      if (far < least && visible(i)) [best, least] = [i, far];
-    }
+    each((i, px, py) => {
+      const far = (px - x) * (px - x) + (py - y) * (py - y);
+      if (far < least && visible(i)) {
+        best = i;
+        least = far;
+      }
+    });
     return best;
   }
-  function lookAt(i) {
+  // told: by another map, which has said it already
+  function lookAt(i, told = false) {
     if (i === state.at) return;
     state.at = i;
+    if (!told) onLook(i);
     tip.hidden = i === null || small;
     if (i !== null && !small) {
       refill(tip, card(run, state.space, i));
@@ -244,14 +293,13 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
   });
   stage.addEventListener("pointerleave", () => !held && lookAt(null));
   stage.addEventListener("wheel", (event) => {
-    if (small || !(event.ctrlKey || event.metaKey || document.activeElement === stage)) return;
+    if ((small && !plan) || !(event.ctrlKey || event.metaKey || document.activeElement === stage)) return;
     event.preventDefault();
     zoomBy(Math.exp(-event.deltaY / 300), where(event));
   }, { passive: false });
   function inside(polygon) {
     const found = [];
-    const v = view();
-    for (let i = 0; i < n; i += 1) if (visible(i) && within(polygon, place(i, v))) found.push(i);
+    each((i, x, y) => { if (visible(i) && within(polygon, x, y)) found.push(i); });
     return found;
   }
   function zoomBy(factor, [x, y] = [size.width / 2, size.height / 2]) {
@@ -266,10 +314,10 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
     lookAt(null);
     ask();
   }
-  function select(found) {
+  function select(found, told = false) {
     state.selected = found?.length ? found : null;
     paint();
-    onSelect(state.selected);
+    if (!told) onSelect(state.selected);
   }
 
   // ---- keys ----
@@ -295,7 +343,7 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
     const p = all();
     const low = [65535, 65535];
     const high = [0, 0];
-    const from = Math.round(state.t) * n * 2;
+    const from = Math.min(last, Math.round(state.t)) * n * 2;
     for (let at = from; at < from + 2 * n; at += 1) {
       low[at & 1] = Math.min(low[at & 1], p[at]);
       high[at & 1] = Math.max(high[at & 1], p[at]);
@@ -303,7 +351,7 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
     state.centre = [0, 1].map((axis) => (low[axis] + high[axis]) / 2 / 65535);
     const room = [size.width, size.height].map((side, axis) => side / ((high[axis] - low[axis]) / 65535 + 0.001));
     state.zoom = Math.min(400, Math.min(...room) / Math.min(size.width, size.height));
-    fitted = `${state.space}/${state.map}`;
+    fitted = name();
     ask();
   }
   stage.addEventListener("keydown", (event) => {
@@ -317,7 +365,7 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
   const redraw = responsive(stage, (width) => {
     const ratio = Math.min(2, devicePixelRatio || 1);
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-    const tall = small ? Math.min(width, 20 * rem) : Math.min(height * rem, Math.max(320, width * 0.72));
+    const tall = small ? Math.min(width, 20 * rem) : Math.min(height * rem, Math.max(320, width * 0.85));
     stage.style.height = `${tall}px`;
     size = { width, height: tall, ratio, rem };
     fitted = null;
@@ -329,7 +377,16 @@ export function pointMap(run, { height = 34, onSelect = () => {}, small = false 
   });
   addEventListener("theme", paint);
   paint();
+  // the points as they are drawn now: [id, x, y, label or value, colour]
+  function table() {
+    const rows = [];
+    const v = { x: 0, y: 0, scale: 1 };
+    each((i, x, y) => rows.push([run.samples.ids[i], x, -y, painted.kind === "classes" ? painted.names[painted.of(i)] ?? "" : painted.of(i),
+      rgba.slice(4 * i, 4 * i + 3)]), v);
+    return rows;
+  }
   return {
+    table, touches: () => { stage.style.touchAction = state.lasso ? "none" : "pan-y"; },
     stage, key, state, renderer: points.kind, paint, ask, draw, fit, zoomBy, select, lookAt, redraw, place,
     finish: points.finish,
   };
@@ -342,7 +399,7 @@ function spread(values) {
   return low < high ? [low, high] : extent(some);
 }
 
-function within(polygon, [x, y]) {
+function within(polygon, x, y) {
   let odd = false;
   for (let i = 0, j = polygon.length - 1; i < polygon.length; j = i, i += 1) {
     const [[xi, yi], [xj, yj]] = [polygon[i], polygon[j]];

@@ -1,8 +1,9 @@
 // The panels below the map: training, geometry, graph, views, factors, labs, how it was made.
 
-import { copyable, el } from "./dom.js";
+import { copyable, el, scroller } from "./dom.js";
 import { array, spaceName } from "./data.js";
 import { bars, heat, lines, plane } from "./charts.js";
+import { inside } from "./explore.js";
 import { format, measureName, own, unit } from "./numbers.js";
 import { category } from "./palette.js";
 import { columns, empty, panel, section } from "./panel.js";
@@ -15,17 +16,18 @@ export function trainingSection(run) {
   const draw = () => {
     const { steps, epochs } = run.training;
     const found = [];
-    if (steps.loss?.length) {
+    const bySteps = steps.loss?.length > 2 || (steps.loss?.length && !epochs.mean_loss?.length);
+    if (bySteps) {
       found.push(panel("Loss", "The objective at each recorded step, in nats; a loss of log(candidates) means nothing was learnt.",
         "oord2018cpc", lines([{ name: "loss", x: steps.step, y: steps.loss, colour: category(0) }],
           { x: "step", y: "Loss, nats" }).node));
     }
-    if (!steps.loss?.length && epochs.mean_loss?.length) {
+    if (!bySteps && epochs.mean_loss?.length) {
       found.push(panel("Loss", "The mean of the objective over each epoch; there were too few steps to record single ones.", "oord2018cpc",
         lines([{ name: "mean loss", x: epochs.epoch, y: epochs.mean_loss, colour: category(0) }],
           { x: "epoch", y: "Loss, nats" }, { marks: true }).node));
     }
-    if (steps.lr?.length) {
+    if (steps.lr?.length > 1) {
       found.push(panel("Learning rate", "What each step was multiplied by: warm-up, then the schedule.", null,
         lines([{ name: "learning rate", x: steps.step, y: steps.lr, colour: category(2) }],
           { x: "step", y: "Learning rate" }).node));
@@ -33,6 +35,7 @@ export function trainingSection(run) {
     for (const name of Object.keys(epochs).filter((key) => !HIDDEN.has(key))) {
       const share = unit(name) === "%" ? 100 : 1;
       const at = epochs[name].map((v, k) => [epochs.epoch[k], v]).filter(([, v]) => v !== null);
+      if (!at.length) continue;
       const [x, y] = [at.map(([epoch]) => epoch), at.map(([, v]) => share * v)];
       const title = measureName(name);
       found.push(panel(title[0].toUpperCase() + title.slice(1), "Measured while training, to look at; it decides nothing.", null,
@@ -56,7 +59,7 @@ export function geometrySection(run, followers) {
   });
   const top = run.frames.length - 1;
   const spectrum = lines(spectra(top), { x: "rank", y: "Singular value, share of the largest", title: "Spectrum" },
-    { log: { y: true }, range: { y: [1e-4, 1] } });
+    { log: { y: true }, range: { y: [least(run), 1] } });
   const hist = el("div.columns");
   const histograms = spaces.map((space) => {
     const width = (at) => densities(run.frames[at][space].similarities);
@@ -79,15 +82,29 @@ export function geometrySection(run, followers) {
     for (const update of histograms) update(at);
   });
   const last = run.frames[top];
-  const ranks = spaces.map((space) => `${format(last[space].effective_rank)} of ${run.spaces[space].d} in ${space}`);
+  // the diagnosis looks at more rows: where it has the rank, that is it
+  const rank = (space) => run.diagnosis?.measures?.[space === "h" ? "effective_rank" : `${space}_effective_rank`] ?? last[space].effective_rank;
+  const ranks = spaces.map((space) => `${format(rank(space))} of ${run.spaces[space].d} in ${space}`);
   return section("geometry", "Geometry", columns(
     panel("Spectrum", `Singular values of the embeddings: a steep fall means that few dimensions are used; effective rank ${ranks.join(", ")}.`,
       ["jing2022directclr", "roy2007rank"], spectrum.node),
     panel("Alignment and uniformity", "The path of training: to the left, views of a sample agree; downwards, samples spread over the sphere.",
       "wang2020alignuniform",
-      path ? path.node : empty("Two views of each sample are needed (h1, h2, z1, z2). Training with snapshots leaves them:", "chiaro train PRESET --out RUN")),
+      path ? path.node : el("div.empty", {}, "Two views of each sample are needed (h1 and h2, or z1 and z2); the snapshots of a training hold them.")),
     wide(panel("Similarities", "Cosines of positives, of negatives, and of false negatives (other samples of the same label, which the objective pushes apart).",
       "cosentino2022", hist))));
+}
+
+// Where the axis of the spectra ends: a power of ten below all of them, over all epochs.
+function least(run) {
+  let low = 0.1;
+  for (const frame of run.frames) {
+    for (const space of Object.keys(run.spaces)) {
+      const s = frame[space].spectrum;
+      for (const v of s) if (v > 0 && v / s[0] < low) low = v / s[0];
+    }
+  }
+  return Math.max(1e-8, 10 ** Math.floor(Math.log10(low)));
 }
 
 function wide(node) {
@@ -122,7 +139,7 @@ export function graphSection(run) {
     return [eigen, panel(`Clusters of ${spaceName(space)}`,
       `Spectral clusters, made without labels, against the labels: purity ${format(100 * graph.purity)} %, normalised mutual information ${format(graph.nmi)}.`,
       "tan2024", heat(order.map((r) => rows[r]), run.samples.labels.names, order.map((r) => graph.table[r]),
-        { corner: "samples", text: (v) => (v ? format(v) : "·"), share: (v, r) => v / totals[order[r]] }))];
+        { corner: "samples", name: `Clusters of ${spaceName(space)}`, text: (v) => (v ? format(v) : "·"), share: (v, r) => v / totals[order[r]] }))];
   });
   return section("graph", "Similarity graph", columns(...panels));
 }
@@ -141,15 +158,14 @@ export function viewsSection(run) {
       const items = [{ name: "all", value: one.all, text: format(one.all), colour: category(0) }];
       (one.by_class ?? []).forEach((value, c) => value !== null
         && items.push({ name: names[c] ?? String(c), value, text: format(value), colour: category(5) }));
-      return el("div", {}, el("h4", {}, spaceName(space)), bars(items.slice(0, 21), { most: 1.05 }));
+      return el("div", {}, el("h4", {}, spaceName(space)), bars(items.slice(0, 21), { most: 1.05, name: `Sensitivity of ${spaceName(space)}` }));
     })
-    : [empty("Two views of each sample are needed. Training with snapshots leaves them:", "chiaro train PRESET --out RUN")];
+    : [el("div.empty", {}, "Two views of each sample are needed (h1 and h2, or z1 and z2); the snapshots of a training hold them.")];
   const factors = run.factors;
   const table = factors
     ? heat(factors.targets, factors.layers.map(spaceName), factors.shares,
-      { corner: "R²", text: (v) => (v === null ? "–" : v <= 0.005 ? "0" : format(v, 2)) })
-    : empty("No labels or factors are in the embeddings, so nothing can be read out of the layers. Embed data that have them:",
-      "chiaro embed RUN --data digits --out FILE.npz");
+      { corner: "R²", name: "Factors through the layers", text: (v) => (v === null ? "–" : v <= 0.005 ? "0" : format(v, 2)) })
+    : el("div.empty", {}, "No labels or factors are in the embeddings, so nothing can be read out of the layers.");
   return section("views", "Views and factors", columns(
     panel("Sensitivity to augmentation", "How far two views of a sample are apart, as a share of how far different samples are: 0 is invariant, 1 no better than chance.",
       "chen2020simclr", ...sensitive),
@@ -170,8 +186,9 @@ function movedPanel(run) {
   }));
   return panel("What moves the embedding",
     "Two views of a sample are not always equally far apart in h: the share of that variance which each parameter of the augmentation explains alone. The longest bar is the largest share.",
-    "cosentino2022", items.length ? bars(items, { most: 1.05 * Math.max(0.05, ...items.map((one) => one.value)) })
-      : empty("The parameters of the views are recorded when a run is diagnosed:", "chiaro diagnose RUN"));
+    "cosentino2022", items.length ? bars(items, { most: 1.05 * Math.max(0.05, ...items.map((one) => one.value)), name: "What moves the embedding" })
+      : run.made && run.where ? empty("The parameters of the views are recorded when a run is diagnosed:", `chiaro diagnose ${run.where} --out ${run.where}`)
+        : el("div.empty", {}, "The parameters of the views are recorded when a training run is diagnosed."));
 }
 
 const VERDICTS = { holds: "✓ holds", fails: "✕ fails", erratum: "≠ erratum", inconclusive: "? inconclusive", not_run: "– not run" };
@@ -179,7 +196,7 @@ const VERDICTS = { holds: "✓ holds", fails: "✕ fails", erratum: "≠ erratum
 export function labsSection(run) {
   const intro = "A paper's prediction beside what was observed here, judged by a rule written before the run.";
   if (!run.labs.length) {
-    return run.samples ? null : section("labs", "Labs", empty(`${intro} None is here:`, "chiaro reproduce --all --out RUN/labs"));
+    return run.samples ? null : section("labs", "Labs", run.where ? empty(`${intro} None is here:`, `chiaro reproduce --all --out ${inside(run.where, "labs")}`) : el("div.empty", {}, `${intro} None is here.`));
   }
   const panels = run.labs.map((lab) => {
     const rows = (lab.claims ?? []).map((claim) => el("tr", {},
@@ -190,8 +207,7 @@ export function labsSection(run) {
     const head = ["claim", "statement", "predicted", "observed", "verdict"].map((name) => el("th", { scope: "col" }, name));
     const picture = lab.figure ? el("img.figure", { src: lab.figure, alt: `Figure of ${lab.lab}: predicted against observed` }) : null;
     return panel(`${lab.lab}`, `${intro} Scale ${lab.scale}.`, String(lab.paper ?? ""), picture,
-      el("div.scroll", { tabindex: "0", role: "region", "aria-label": `Claims of ${lab.lab}` },
-        el("table.plain.claims", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))));
+      scroller(`Claims of ${lab.lab}`, el("table.plain.claims", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))));
   });
   return section("labs", "Labs", ...panels);
 }
@@ -207,8 +223,8 @@ function show(value) {
 export function madeSection(run) {
   const { made } = run;
   if (!made) {
-    return section("made", "How it was made", empty("An embeddings file does not say how it was made. A run does:",
-      "chiaro train PRESET --out RUN", "chiaro report RUN --out page.html"));
+    return section("made", "How it was made", empty("An embeddings file does not say how it was made. A training run does; for example:",
+      "chiaro train digits --out runs/first", "chiaro report runs/first --out first.html"));
   }
   const table = (found) => el("table.plain", {}, el("tbody", {}, Object.entries(found).map(([name, value]) =>
     el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, String(value))))));
@@ -218,7 +234,7 @@ export function madeSection(run) {
       panel("Settings", "Everything that was asked for, every default filled in.", null,
         el("pre", { tabindex: "0" }, made.settings)),
       panel("Environment", "Where it ran; neither user nor host is named.", null,
-        el("div.scroll", { tabindex: "0", role: "region", "aria-label": "Environment" }, table(made.environment)))),
+        scroller("Environment", table(made.environment)))),
     run.notes.length ? el("ul.notes", {}, run.notes.map((note) => el("li", {}, note))) : null);
 }
 

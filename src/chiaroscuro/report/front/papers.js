@@ -43,6 +43,7 @@ const PAPERS = {
   cortes2012alignment: ["Cortes et al. 2012", null],
   bjorck1973angles: ["Björck and Golub 1973", null],
   politis1999subsampling: ["Politis et al. 1999", null],
+  maaten2008tsne: ["van der Maaten and Hinton 2008", null],
   wang2021temperature: ["Wang and Liu 2021", null],
 };
 

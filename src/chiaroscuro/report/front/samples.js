@@ -1,7 +1,8 @@
 // Samples: their thumbnails or texts, the card of one, the grid of many.
 
-import { el, refill } from "./dom.js";
+import { copy, el, refill } from "./dom.js";
 import { array, labelOf } from "./data.js";
+import { csv, download, fileName } from "./exports.js";
 import { format } from "./numbers.js";
 import { category } from "./palette.js";
 
@@ -17,6 +18,22 @@ function sheet(run, at) {
     }));
   }
   return loading.get(address);
+}
+
+const ready = new Map();
+
+// The sheet of a sample's image and its place on it; null until it is loaded, and then calls again().
+export function tile(run, i, again) {
+  const { sheets } = run.samples;
+  const at = Math.floor(i / sheets.tiles);
+  const address = sheets.images[at];
+  if (!ready.has(address)) {
+    ready.set(address, null);
+    sheet(run, at).then((image) => { ready.set(address, image); again(); });
+  }
+  const image = ready.get(address);
+  const k = i % sheets.tiles;
+  return image ? { image, x: (k % sheets.columns) * sheets.side, y: Math.floor(k / sheets.columns) * sheets.side } : null;
 }
 
 export function thumbnail(run, i, pixels) {
@@ -111,7 +128,29 @@ export function grid(run, space, selected, point) {
   };
   more.addEventListener("click", extend);
   extend();
-  return { node: refill(holder, summary(run, space, selected), detail, tiles, more), open };
+  return { node: refill(holder, summary(run, space, selected), saving(run, selected), detail, tiles, more), open };
+}
+
+// A selection as ids in the clipboard, as a table, and as a split of the data.
+function saving(run, selected) {
+  const { ids, texts, labels } = run.samples;
+  const said = el("span.said", { "aria-live": "polite" });
+  const stem = fileName(run.name);
+  const table = () => [["id", ...(labels ? ["label"] : []), ...(texts ? ["text"] : [])],
+    ...selected.map((i) => [ids[i], ...(labels ? [labelOf(run, i).name] : []), ...(texts ? [texts[i]] : [])])];
+  const split = () => {
+    const chosen = new Set(selected);
+    return [["id", "split"], ...ids.map((id, i) => [id, chosen.has(i) ? 1 : 0])];
+  };
+  const button = (text, title, run_) => el("button.quiet", { type: "button", title, on: { click: run_ } }, text);
+  return el("div.buttons.saving", {},
+    button("Copy ids", "One id a line", async () => {
+      said.textContent = (await copy(selected.map((i) => ids[i]).join("\n"))) ? "Copied" : "The clipboard is closed";
+      setTimeout(() => (said.textContent = ""), 2000);
+    }),
+    button("CSV of ids", "The selected samples: id, label, text", () => download(`${stem}-selection.csv`, csv(table()), "text/csv;charset=utf-8")),
+    button("New split", "All samples: id and split, 1 for the selected ones and 0 for the others",
+      () => download(`${stem}-split.csv`, csv(split()), "text/csv;charset=utf-8")), said);
 }
 
 function summary(run, space, selected) {

@@ -1,6 +1,6 @@
 // What is wrong and what to change; the numbers that say so.
 
-import { copyable, el, prose } from "./dom.js";
+import { copyable, el, prose, scroller } from "./dom.js";
 import { heat } from "./charts.js";
 import { format, measure, measureName, parts, unit } from "./numbers.js";
 import { paperLink } from "./papers.js";
@@ -8,13 +8,36 @@ import { empty, panel, section } from "./panel.js";
 
 const SIGNS = { critical: "✕", warning: "!", note: "i" };
 
-function finding(one) {
+const OPEN = 3; // findings that are open at first
+
+// The light: what a glance has to tell.
+function light(run) {
+  const { diagnosis } = run;
+  if (!diagnosis) return ["none", "Not diagnosed yet"];
+  const worst = diagnosis.findings[0]?.severity ?? "note"; // the most severe comes first
+  if (worst === "critical") return ["critical", "Something is wrong"];
+  if (worst === "warning") return ["warning", "Worth a look"];
+  return /^cannot judge|^can not judge/i.test(diagnosis.verdict) ? ["none", "Cannot be judged"] : ["good", "Nothing wrong found"];
+}
+
+function rowsOf(one, show) {
+  if (!one.rows.length) return [];
+  const said = el("span.said", { "aria-live": "polite" });
+  const button = el("button.quiet", { type: "button" }, one.rows.length === 1 ? "Show its row on the map" : `Show its ${format(one.rows.length)} rows on the map`);
+  button.addEventListener("click", () => {
+    const n = show(one.rows);
+    said.textContent = n === one.rows.length ? "" : `${format(n)} of them are among the samples shown`;
+  });
+  return [el("dt", {}, "rows"), el("dd", {}, button, " ", said)];
+}
+
+function finding(one, at, show) {
   const line = (name, text) => (text ? [el("dt", {}, name), el("dd", {}, prose(text))] : []);
   return el("li.finding", { class: `finding ${one.severity}` },
     el("div.mark", { "aria-hidden": "true" }, SIGNS[one.severity]),
-    el("div", {},
-      el("h4", {}, one.name.replaceAll("_", " "), el("span.severity", {}, one.severity)),
-      el("dl", {}, line("evidence", one.evidence), line("cause", one.cause),
+    el("details", { open: at < OPEN },
+      el("summary", {}, el("h4", {}, one.name.replaceAll("_", " "), el("span.severity", {}, one.severity))),
+      el("dl", {}, line("evidence", one.evidence), rowsOf(one, show), line("cause", one.cause),
         line("advice", one.advice),
         one.change.length ? [el("dt", {}, "change"), el("dd", {}, one.change.map(copyable))] : [],
         line("expect", one.expect),
@@ -44,8 +67,10 @@ function headline(run) {
     // the diagnosis looks at more rows: its number is the one, wherever a measure is shown
     const told = (name, value) => run.diagnosis?.measures?.[name] ?? value;
     const judged = run.diagnosis?.measures?.[space === "z" ? "z_knn_accuracy" : "knn_accuracy"];
-    if (judged === undefined) add("shown_knn_accuracy", last[space].shown_knn_accuracy, first?.[space].shown_knn_accuracy);
-    else add(space === "z" ? "z_knn_accuracy" : "knn_accuracy", judged, null);
+    // one accuracy: the held-out one where there is an evaluation
+    const held = found?.encoder?.knn_20 !== undefined;
+    if (!held && judged === undefined) add("shown_knn_accuracy", last[space].shown_knn_accuracy, first?.[space].shown_knn_accuracy);
+    else if (!held) add(space === "z" ? "z_knn_accuracy" : "knn_accuracy", judged, null);
     const d = run.spaces[space].d;
     add("effective_rank", told(space === "z" ? "z_effective_rank" : "effective_rank", last[space].effective_rank), null, `of ${d} in ${space}`
       + (last.z && space === "h" ? `; ${format(told("z_effective_rank", last.z.effective_rank))} of ${run.spaces.z.d} in z` : ""));
@@ -79,16 +104,18 @@ function accuracies(run) {
   return panel("Accuracy beside two controls",
     `${held} of neighbours and linear probes on raw input, the untrained network and the trained one.`,
     "chen2020simclr",
-    heat(called, names.map(measureName), cells, { corner: "features (dimensions)", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
+    heat(called, names.map(measureName), cells, { corner: "features (dimensions)", name: "Accuracy beside two controls", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
 }
 
-export function verdictSection(run) {
+// show(ids): the rows of a finding on the map; returns how many are there.
+export function verdictSection(run, show) {
   const { diagnosis } = run;
-  const where = run.training ? "RUN" : (run.source ?? "FILE.npz");
+  const { where } = run;
   const body = diagnosis
-    ? [diagnosis.findings.length ? el("ol.findings", {}, diagnosis.findings.map(finding)) : null]
-    : [empty("Nobody has diagnosed this yet. The diagnosis names what is wrong and which setting to change:",
-      run.training ? `chiaro diagnose ${where} --out ${where}` : `chiaro diagnose ${where}`)];
+    ? [diagnosis.findings.length ? el("ol.findings", {}, diagnosis.findings.map((one, at) => finding(one, at, show))) : null]
+    : [where ? empty("This has not been diagnosed. A diagnosis names what is wrong and which setting to change:",
+      run.training ? `chiaro diagnose ${where} --out ${where}` : `chiaro diagnose ${where}`)
+      : el("div.empty", {}, "This has not been diagnosed; `chiaroscuro.diagnose(embeddings)` names what is wrong and what to change.")];
   const more = diagnosis?.could_tell?.length
     ? el("details", {}, el("summary", {}, "What more could be said, and what it takes"),
       el("ul.notes", {}, diagnosis.could_tell.map((text) => el("li", {}, text))))
@@ -96,10 +123,12 @@ export function verdictSection(run) {
   const measures = Object.entries(diagnosis?.measures ?? {});
   const all = measures.length
     ? el("details", {}, el("summary", {}, `All ${measures.length} measures`),
-      el("div.scroll", { tabindex: "0", role: "region", "aria-label": "All measures" },
+      scroller("All measures",
         el("table.plain", {}, el("tbody", {}, measures.map(([name, value]) =>
           el("tr", {}, el("th", { scope: "row" }, measureName(name)), el("td", {}, measure(name, value))))))))
     : null;
-  const sentence = diagnosis ? el("p.verdict", {}, prose(diagnosis.verdict)) : null;
+  const [state, words] = light(run);
+  const sentence = el("div.light", { class: `light ${state}` }, el("span.lamp", { "aria-hidden": "true" }),
+    el("div", {}, el("strong", {}, words), diagnosis ? el("p.verdict", {}, prose(diagnosis.verdict)) : null));
   return section("verdict", "Verdict", sentence, headline(run), whose(run), ...body, all, more, accuracies(run));
 }
