@@ -188,7 +188,7 @@ def report(
     subjects: Any,
     path: str | os.PathLike | None = None,
     points: int = 10_000,
-    maps: Sequence[str] = (),
+    maps: Sequence[str] = ("tsne",),
     diagnosis: Mapping[str, Any] | None = None,
     complete: bool = True,
 ) -> Path:

@@ -129,7 +129,7 @@ def test_the_verb(run, tmp_path, capsys):
     assert out.stat().st_size < 1_000_000
     np.save(tmp_path / "a.npy", np.eye(5))
     assert main(["report", str(tmp_path / "a.npy")]) == 2
-    assert "needs --out FILE.html for 1 subjects" in capsys.readouterr().err
+    assert "needs `--out FILE.html` for 1 subject," in capsys.readouterr().err
 
 
 WITHOUT_TORCH = """
