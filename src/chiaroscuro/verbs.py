@@ -203,7 +203,7 @@ def report(
             which are compared.
         path: of the page; None is `report.html` in the folder of the run.
         points: samples shown, at most.
-        maps: further maps of them, "tsne" or "umap"; slow.
+        maps: "tsne", "umap": beside the principal and spectral axes; the page opens on t-SNE.
         diagnosis: of the first subject, where it is not in its folder.
         complete: whether to diagnose and evaluate runs that have not been.
 
