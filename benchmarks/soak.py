@@ -6,9 +6,11 @@ A real training writes its history and snapshots into a folder that `chiaro view
 clients hold event streams of the list or of the training, drop them and come back; every second a
 run is added, another removed, one is damaged or mended, a page is asked for and a half-open request
 is left behind. Memory, descriptors, threads and processor time of the server are read from /proc
-every few seconds. Memory and descriptors have to be flat: the mean of the last third is at most 5 %
-or 16 MB (8 descriptors) above that of the middle third. No answer may be a fault of the server
-(other than for the damaged run's own page), and no client may miss a change.
+every few seconds, and so are those of the training. Memory and descriptors of both have to be flat:
+the mean of the last third is at most 5 % or 16 MB (8 descriptors) above that of the middle third. No
+answer may be a fault of the server (other than for the damaged run's own page), and no client may
+miss a change: some seconds after the last one, each that watches the list knows the runs that are
+there, no more and no less.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from chiaroscuro.artifacts import Embeddings, Run
 from environment import save
 
 LOOK = 5.0  # seconds between readings of /proc
+SETTLE = 25.0  # seconds between the last change and the end of the clients
 TRAINING = """
 import sys
 from chiaroscuro.engine import read_settings, train
@@ -64,17 +67,18 @@ class Server:
     def path(self, name: str, **query: str) -> str:
         return f"/{name}?{urllib.parse.urlencode({'token': self.token, **query})}"
 
-    def numbers(self) -> dict[str, float]:
-        """Memory in MB, descriptors, threads and processor seconds of the server."""
-        own = Path("/proc") / str(self.process.pid)
-        status = dict(line.split(":", 1) for line in (own / "status").read_text().splitlines())
-        stat = (own / "stat").read_text().rsplit(")", 1)[1].split()
-        return {
-            "mb": int(status["VmRSS"].split()[0]) / 1024,
-            "descriptors": len(list((own / "fd").iterdir())),
-            "threads": int(status["Threads"]),
-            "cpu_seconds": (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK"),
-        }
+
+def numbers(pid: int) -> dict[str, float]:
+    """Memory in MB, descriptors, threads and processor seconds of a process."""
+    own = Path("/proc") / str(pid)
+    status = dict(line.split(":", 1) for line in (own / "status").read_text().splitlines())
+    stat = (own / "stat").read_text().rsplit(")", 1)[1].split()
+    return {
+        "mb": int(status["VmRSS"].split()[0]) / 1024,
+        "descriptors": len(list((own / "fd").iterdir())),
+        "threads": int(status["Threads"]),
+        "cpu_seconds": (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK"),
+    }
 
 
 class Client(threading.Thread):
@@ -90,8 +94,9 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         while time.time() < self.until:
-            try:
-                self.watch(min(self.until, time.time() + self.rng.uniform(5, 90)))
+            turn = time.time() + self.rng.uniform(5, 90)
+            try:  # a turn that would end while the last changes settle goes on to the end
+                self.watch(self.until if turn > self.until - SETTLE else turn)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if time.time() < self.until:
                     self.faults.append(f"{type(error).__name__}: {error}")
@@ -176,6 +181,11 @@ def thirds(readings: list[dict[str, float]], name: str) -> tuple[float, float]:
     return float(np.mean(values[n : 2 * n])), float(np.mean(values[2 * n :]))
 
 
+def is_flat(memory: tuple[float, float], files: tuple[float, float]) -> bool:
+    """Whether the last third is no more than the margin above the middle one."""
+    return memory[1] <= max(1.05 * memory[0], memory[0] + 16) and files[1] <= files[0] + 8
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60)
@@ -211,10 +221,10 @@ def soak(
     began = time.time()
     until = began + 60 * given.minutes
     watched = [identifier("training") if k % 3 == 0 else None for k in range(given.clients)]
-    clients = [Client(server, k, run, until) for k, run in enumerate(watched)]
+    clients = [Client(server, k, run, until + SETTLE) for k, run in enumerate(watched)]
     for client in clients:
         client.start()
-    readings = [server.numbers()]
+    readings, of_training = [numbers(server.process.pid)], [numbers(training.pid)]
     for second in itertools.count():
         if time.time() >= until:
             break
@@ -222,12 +232,17 @@ def soak(
         while len(HALVES) > 5:
             HALVES.pop(0)  # dropped without a word; the server has to notice
         if time.time() - began > LOOK * len(readings):
-            readings.append(server.numbers())
+            readings.append(numbers(server.process.pid))
+            of_training.append(numbers(training.pid))
         time.sleep(max(0.0, began + second + 1 - time.time()))
     for client in clients:
-        client.join(60)
+        client.join(SETTLE + 60)
+    there = {identifier(path.name) for path in folder.iterdir()}
+    missed = [len(client.known ^ there) for client in clients if not client.run_id]
+    faults += [f"{n} runs of the list missed or kept by a client" for n in missed if n]
     memory, files = thirds(readings, "mb"), thirds(readings, "descriptors")
-    flat = memory[1] <= max(1.05 * memory[0], memory[0] + 16) and files[1] <= files[0] + 8
+    own_memory, own_files = thirds(of_training, "mb"), thirds(of_training, "descriptors")
+    flat = is_flat(memory, files) and is_flat(own_memory, own_files)
     cpu = readings[-1]["cpu_seconds"] - readings[0]["cpu_seconds"]
     counts = sum((client.counts for client in clients), Counter())
     return {
@@ -241,11 +256,15 @@ def soak(
         "events": counts["events"],
         "mb_middle_and_last_third": memory,
         "descriptors_middle_and_last_third": files,
+        "clients_that_know_the_list": sum(not n for n in missed),
+        "training_mb_middle_and_last_third": own_memory,
+        "training_descriptors_middle_and_last_third": own_files,
         "threads_at_most": max(one["threads"] for one in readings),
         "share_of_a_core": cpu / (time.time() - began),
         "flat": flat,
         "faults": (faults + [fault for client in clients for fault in client.faults])[:20],
         "readings": [{k: round(v, 1) for k, v in one.items()} for one in readings],
+        "readings_of_training": [{k: round(v, 1) for k, v in one.items()} for one in of_training],
     }
 
 
