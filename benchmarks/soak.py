@@ -9,8 +9,8 @@ is left behind. Memory, descriptors, threads and processor time of the server ar
 every few seconds, and so are those of the training. Memory and descriptors of both have to be flat:
 the mean of the last third is at most 5 % or 16 MB (8 descriptors) above that of the middle third.
 No answer may be a fault of the server (other than for the damaged run's own page), and no client
-may miss a change: some seconds after the last one, each that watches the list knows the runs that are
-there, no more and no less.
+may miss a change: some seconds after the last one, each that watches the list knows the runs that
+are there, no more and no less.
 """
 
 from __future__ import annotations

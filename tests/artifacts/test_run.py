@@ -306,3 +306,40 @@ def test_numbers_of_five_thousand_digits_are_a_problem_of_their_line(tmp_path):
     (run.folder / "history.jsonl").write_text("\n".join(lines) + "\n")
     assert [record["step"] for record in run.history().records] == [1, 2]
     assert len(run.history().problems) == 2
+
+
+# ---- a power cut ----
+
+
+def synced(monkeypatch):
+    """The names of files and folders that are synced from now on, in order."""
+    real, names = os.fsync, []
+
+    def fsync(handle):
+        number = handle if isinstance(handle, int) else handle.fileno()
+        names.append(os.readlink(f"/proc/self/fd/{number}"))
+        return real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    return names
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_name_of_a_new_run_survives_a_power_cut(tmp_path, monkeypatch):
+    names = synced(monkeypatch)
+    run = Run.create(tmp_path / "a" / "b", {"seed": 0})
+    for above in (tmp_path, tmp_path / "a", run.folder):  # each folder that a name was added to
+        assert str(above) in names
+    assert names.index(str(tmp_path)) < names.index(str(tmp_path / "a"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_records_are_synced_when_asked(tmp_path, monkeypatch):
+    run = Run.create(tmp_path / "run", {"seed": 0})
+    names = synced(monkeypatch)
+    run.sync_history()
+    assert names == []
+    run.append({"step": 1}, durable=False)
+    assert names == []
+    run.sync_history()
+    assert names == [str(run.folder / "history.jsonl"), str(run.folder)]

@@ -30,7 +30,7 @@ import safetensors.numpy
 from safetensors import SafetensorError
 
 from chiaroscuro.artifacts.bounded import fits, open_regular
-from chiaroscuro.artifacts.files import newer, sync, sync_folder, writing
+from chiaroscuro.artifacts.files import make_folder, newer, sync, sync_folder, writing
 from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "Latest", "latest_good", "load", "save"]
@@ -109,7 +109,7 @@ def save(
     made: Path | None = None
     try:
         with writing(folder / f"step-{step:08d}", kept):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             _sweep(folder)
             made = folder / f"{_TEMPORARY}{os.getpid()}-{secrets.token_hex(4)}"
             made.mkdir()

@@ -17,6 +17,7 @@ from chiaroscuro.errors import ChiaroError, InputError
 
 __all__ = [
     "from_json",
+    "make_folder",
     "newer",
     "read_json",
     "replace",
@@ -78,6 +79,26 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, and make their names durable.
+
+    Without that, a power cut may take the folder with all that was synced in it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     make_folder(Path(place) / "a" / "b")
+        ...     os.listdir(Path(place) / "a")
+        ['b']
+    """
+    above = folder.parent
+    if not above.exists() and above != folder:
+        make_folder(above)
+    if not folder.is_dir():
+        folder.mkdir(exist_ok=True)
+        sync_folder(above)
 
 
 def replace(path: Path, write: Callable[[BinaryIO], None]) -> None:

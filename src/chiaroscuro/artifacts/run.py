@@ -18,6 +18,7 @@ from chiaroscuro import figures
 from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.artifacts.files import (
     from_json,
+    make_folder,
     newer,
     read_json,
     replace,
@@ -123,7 +124,7 @@ class Run:
         )
         with writing(run.folder):
             for part in (run.folder, run.checkpoints, run.folder / "embeddings"):
-                part.mkdir(parents=True, exist_ok=True)
+                make_folder(part)
         facts = {"format": RUN_FORMAT, **environment(), **(extra or {})}
         _write_text(run.folder / "environment.json", to_json(facts, indent=2) + "\n")
         # the last file: with it the folder is a run
@@ -306,6 +307,15 @@ class Run:
                 if durable:
                     os.fsync(file.fileno())
             if durable and new:
+                sync_folder(path.parent)
+
+    def sync_history(self) -> None:
+        """Make all records durable: a checkpoint must not outlive the records of its steps."""
+        path = self.folder / "history.jsonl"
+        if path.exists():
+            with writing(path, "The records before it are intact."):
+                with path.open("rb+") as file:
+                    os.fsync(file.fileno())
                 sync_folder(path.parent)
 
     def history(self) -> History:

@@ -161,6 +161,7 @@ def save(state: State, run: Run, keep: int) -> None:
                 "random": random,
             }
         )
+        run.sync_history()
         checkpoints.save(run.checkpoints, state.step, arrays, tree, keep)
 
     on_every_rank(lambda: write() if is_first() else None)
