@@ -12,6 +12,7 @@ from chiaroscuro import cli, diagnostics
 from chiaroscuro.diagnostics import About, diagnose, monitor, pair_rank
 from chiaroscuro.diagnostics.assembly.classes import explained_by_class
 from chiaroscuro.diagnostics.assembly.page import sparkline, text
+from chiaroscuro.errors import InputError
 
 
 def clusters(n=300, d=16, seed=0, n_classes=4):
@@ -139,11 +140,26 @@ def test_a_sample_is_stated():
 def test_rows_that_findings_name_are_rows_of_the_whole():
     h = np.random.default_rng(0).normal(size=(1000, 16))
     h[777] = 1e4 * h[777]
-    found = diagnose(h, rows=999, seed=1)
-    if 777 in found.rows.get("far", []):
-        assert found.rows["far"].tolist() == [777]
-    whole = diagnose(h)
-    assert whole.rows["far"].tolist() == [777]
+    found = diagnose(h, rows=990, seed=1)
+    assert found.lists["far"].rows.tolist() == [777]
+    assert diagnose(h).lists["far"].table()["row"] == [777]
+
+
+def test_lists_have_ids_and_findings_name_their_list():
+    h = np.random.default_rng(0).normal(size=(300, 8))
+    h[:40] = h[40:80]
+    names = np.array([f"s{row}" for row in range(300)])
+    found = diagnose({"h": h, "ids": names})
+    twins = found.lists["duplicates"].table()
+    assert sorted(twins["row"]) == list(range(80))
+    assert all(abs(a - b) == 40 for a, b in zip(twins["row"], twins["twin"], strict=True))
+    assert twins["id"] == [f"s{row}" for row in twins["row"]]
+    written = found.json()
+    assert len(written["rows"]["duplicates"]["ids"]) == 80
+    named = {one["name"]: one["rows"] for one in written["findings"]}
+    assert named["duplicated_samples"] == "duplicates"
+    with pytest.raises(InputError, match="received `nothing`"):
+        found.rows("nothing")
 
 
 def test_the_document_is_json_with_the_fields_others_read():

@@ -403,7 +403,9 @@ def test_three_findings_are_open_and_their_rows_are_shown(opened, run, tmp_path)
     listed = [finding(f"f{k}", "warning") for k in range(5)]
     listed[1]["rows"] = rows
     listed[2]["rows"] = ["s0011"]
-    found = {"verdict": "Look.", "findings": listed}
+    listed[3]["rows"] = "outliers"  # a list of the diagnosis, by its name
+    lists = {"outliers": {"says": "are far", "total": 9, "ids": ["s0020", "s0021"]}}
+    found = {"verdict": "Look.", "findings": listed, "rows": lists}
     one = opened(report(run, tmp_path / "a.html", diagnosis=found).as_uri())
     opens = one.page.locator(".finding details").evaluate_all("(all) => all.map((d) => d.open)")
     assert opens == [True, True, True, False, False]
@@ -413,6 +415,10 @@ def test_three_findings_are_open_and_their_rows_are_shown(opened, run, tmp_path)
     assert "2 of them" in text(one, ".finding:nth-child(2) .said")
     one.page.get_by_role("button", name="Show its row on the map").click()
     assert one.page.evaluate("() => chiaroscuro.map.state.selected") == [11]
+    one.page.locator("details.lists summary").click()
+    assert "are far" in text(one, "details.lists table")
+    one.page.locator("button[data-list=outliers]").click()
+    assert one.page.evaluate("() => chiaroscuro.map.state.selected") == [20, 21]
     assert one.errors == []
 
 

@@ -26,7 +26,7 @@ EMBEDDINGS_FORMAT = 1
 
 _VECTORS = ("h", "z", "h1", "h2", "z1", "z2")
 _PAIRS = (("h1", "h2"), ("z1", "z2"))
-_LAYER = "layer_"
+LAYER = "layer_"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip can say; a file's bytes depend on content alone
 _ROWS_AT_ONCE = 1 << 16
 
@@ -92,8 +92,8 @@ class Embeddings:
         given = self.__dict__
         if isinstance(self.about, Mapping):
             given["about"] = np.array(list(self.about.items()), dtype=str).reshape(-1, 2)
-        given["layers"] = {n: _array(_LAYER + n, value) for n, value in self.layers.items()}
-        for name in _FIELDS:
+        given["layers"] = {n: _array(LAYER + n, value) for n, value in self.layers.items()}
+        for name in FIELDS:
             if given[name] is not None:
                 given[name] = _array(name, given[name])
         for name in ("labels", "coarse_labels", "split"):
@@ -105,8 +105,8 @@ class Embeddings:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Every array that is here, by its name in the file."""
-        layers = {_LAYER + name: array for name, array in self.layers.items()}
-        own = {name: getattr(self, name) for name in _FIELDS}
+        layers = {LAYER + name: array for name, array in self.layers.items()}
+        own = {name: getattr(self, name) for name in FIELDS}
         return {name: array for name, array in {**own, **layers}.items() if array is not None}
 
     def facts(self) -> dict[str, str]:
@@ -378,7 +378,7 @@ class Embeddings:
             )
 
 
-_FIELDS = tuple(f.name for f in fields(Embeddings) if f.name != "layers")
+FIELDS = tuple(f.name for f in fields(Embeddings) if f.name != "layers")
 _PER_CLASS = ("class_names", "prompts", "prompt_z", "untrained_prompt_z")
 _NO_ROWS = (*_PER_CLASS, "factor_names", "about")
 _NAMES = ("class_names", "factor_names", "prompts")
@@ -411,7 +411,7 @@ def _array(name: str, value: Any) -> np.ndarray:
 
 
 def _check_shape(name: str, array: np.ndarray) -> None:
-    layer = name.startswith(_LAYER)
+    layer = name.startswith(LAYER)
     kinds, wanted = ("fiu", "numbers") if layer else _KINDS.get(name, ("iu", "integers"))
     fits = array.ndim >= 2 if layer else array.ndim == _SHAPES.get(name, 1)
     dims = "at least 2" if layer else _SHAPES.get(name, 1)
@@ -444,16 +444,16 @@ def _check_shape(name: str, array: np.ndarray) -> None:
 
 def _arguments(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Arrays by their names in the file, as arguments; an unknown name is refused."""
-    layers = {n.removeprefix(_LAYER): a for n, a in arrays.items() if n.startswith(_LAYER)}
-    own = {name: array for name, array in arrays.items() if not name.startswith(_LAYER)}
+    layers = {n.removeprefix(LAYER): a for n, a in arrays.items() if n.startswith(LAYER)}
+    own = {name: array for name, array in arrays.items() if not name.startswith(LAYER)}
     for name in own:
-        if name not in _FIELDS:
-            close = difflib.get_close_matches(name.lower(), _FIELDS, n=1)
+        if name not in FIELDS:
+            close = difflib.get_close_matches(name.lower(), FIELDS, n=1)
             close = close or (["h"] if own[name].ndim == 2 and "h" not in own else [])
             raise InputError(
                 f"`{name}` {own[name].shape} is not a name of an embeddings file"
                 + (f"; did you mean `{close[0]}`?" if close else ".")
-                + f" It holds any of: {', '.join(_FIELDS)}, {_LAYER}<name>."
+                + f" It holds any of: {', '.join(FIELDS)}, {LAYER}<name>."
             )
     return {**own, "layers": layers}
 

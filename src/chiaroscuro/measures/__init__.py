@@ -15,6 +15,7 @@ from chiaroscuro.measures.dimensions import Dimensions, dimensions
 from chiaroscuro.measures.duplicates import Duplicates, near_duplicates
 from chiaroscuro.measures.hubness import Closest, Hubness, closest, hubness
 from chiaroscuro.measures.kmeans import Clusters, kmeans
+from chiaroscuro.measures.listed import LISTED, Listed
 from chiaroscuro.measures.measure import Measure, Space
 from chiaroscuro.measures.neighbours import METRICS, Neighbours, nearest
 from chiaroscuro.measures.pairs import pair_rank, pair_ranks
@@ -43,6 +44,7 @@ from chiaroscuro.measures.sphere import (
 
 __all__ = [
     "CATALOGUE",
+    "LISTED",
     "METRICS",
     "Closest",
     "Clusters",
@@ -53,6 +55,7 @@ __all__ = [
     "Hubness",
     "Interval",
     "Labelled",
+    "Listed",
     "Measure",
     "Neighbours",
     "Norms",

@@ -95,6 +95,8 @@ def shown(subject: Subject, most: int = POINTS) -> Shown | None:
     labels = None if whole.labels is None else whole.labels[good]
     rows = good[stratified(len(good), most, labels)]
     taken = _counted(whole.take(rows))
+    if taken.ids is None:
+        taken = replace(taken, ids=rows)  # a finding names rows by their numbers in the whole
     frames = tuple(_frames(subject.frames, taken)) or ((0, _vectors(taken)),)
     return Shown(taken, frames, total, _sentence(total, len(rows), int(bad.sum()), labels))
 

@@ -262,15 +262,15 @@ def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
     """A `diagnosis.json`, as the page shows it: `verdict`, `measures` and `findings`.
 
     A finding has `name`, `severity`, `evidence`, `cause`, `advice`, `change` (options as one would
-    type them), `expect`, `paper` and `rows` (ids); what is missing is empty. What is not understood
-    is left out.
+    type them), `expect`, `paper` and `rows` (ids); what is missing is empty. `lists` are all rows
+    that the diagnosis lists, by name. What is not understood is left out.
 
     Example:
         >>> diagnosis_of({"findings": [{"name": "collapse", "settings": {"objective.tau": 0.2}}]})
         {'verdict': '1 note: collapse.', 'measures': {}, 'findings': [{'name': 'collapse',
         'severity': 'note', 'evidence': '', 'cause': '', 'advice': '',
         'change': ['--set objective.tau=0.2'], 'expect': '', 'paper': '', 'rows': []}],
-        'could_tell': []}
+        'could_tell': [], 'lists': []}
     """
     listed = found.get("findings") or []
     need(
@@ -279,7 +279,7 @@ def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
     )
     listing = found.get("rows")
     known = listing if isinstance(listing, Mapping) else {}
-    findings = [_finding(one, known.get(str(one.get("name")))) for one in listed]
+    findings = [_finding(one, _listed(one, known)) for one in listed]
     findings.sort(key=lambda one: _SEVERITIES.index(one["severity"]))
     measures = found.get("measures") or {}
     return {
@@ -287,7 +287,17 @@ def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
         "measures": {k: v for k, v in measures.items() if isinstance(v, int | float)},
         "findings": findings,
         "could_tell": [str(one) for one in found.get("could_tell") or []],
+        "lists": [made for name, one in known.items() if (made := _list(str(name), one))],
     }
+
+
+def _list(name: str, one: Any) -> dict[str, Any] | None:
+    """A list of rows as the page shows it: its name, what it says, how many, the ids."""
+    if not isinstance(one, Mapping) or not (ids := _ids(one)):
+        return None
+    total = one.get("total")
+    total = total if isinstance(total, int) and not isinstance(total, bool) else len(ids)
+    return {"name": name, "says": str(one.get("says") or ""), "total": total, "ids": ids}
 
 
 def _finding(one: Mapping[str, Any], rows: Any = None) -> dict[str, Any]:
@@ -308,8 +318,16 @@ def _finding(one: Mapping[str, Any], rows: Any = None) -> dict[str, Any]:
         "change": [f"--set {quoted(shorter(line))}" for line in change],
         "expect": str(one.get("expect") or ""),
         "paper": str(one.get("paper") or ""),
-        "rows": _ids(one.get("rows") if one.get("rows") is not None else rows),
+        "rows": _ids(rows),
     }
+
+
+def _listed(one: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
+    """The rows of a finding: its own list, the list that it names, or the one of its name."""
+    rows = one.get("rows")
+    if isinstance(rows, str):
+        return known.get(rows)
+    return known.get(str(one.get("name"))) if rows is None else rows
 
 
 def _ids(rows: Any) -> list[str]:

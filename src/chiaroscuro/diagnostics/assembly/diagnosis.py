@@ -10,6 +10,7 @@ import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.advice import SEVERITIES, Finding, Known, findings
+from chiaroscuro.diagnostics.assembly.lists import list_of
 from chiaroscuro.diagnostics.assembly.measuring import (
     LEAST,
     PAIRS,
@@ -21,6 +22,8 @@ from chiaroscuro.diagnostics.assembly.measuring import (
 from chiaroscuro.diagnostics.assembly.reading import ROWS, Reading, read
 from chiaroscuro.display import html_table
 from chiaroscuro.errors import need
+from chiaroscuro.extras import bring
+from chiaroscuro.measures import Listed
 from chiaroscuro.measures.record import Record, plain
 
 __all__ = ["DIAGNOSIS_FORMAT", "Diagnosis", "diagnose"]
@@ -40,7 +43,7 @@ class Diagnosis(Record):
         controls: measures of pairs beside their values under shuffled pairs.
         intervals: measures with a 95 % interval.
         spectra: singular values of h and z.
-        rows: numbers of the rows that findings speak of: twins, hubs, the far ones.
+        lists: rows worth a look, by name: `duplicates`, `hubs`, `far`, ...; see `rows`.
         given: the arrays and facts that were there, by name.
         could_tell: what more could be said, and what it takes.
         sampling: how many rows were looked at.
@@ -53,7 +56,7 @@ class Diagnosis(Record):
     controls: dict[str, Any]
     intervals: dict[str, Any]
     spectra: dict[str, np.ndarray]
-    rows: dict[str, np.ndarray]
+    lists: dict[str, Listed]
     given: dict[str, str]
     could_tell: tuple[str, ...]
     sampling: dict[str, Any]
@@ -66,9 +69,30 @@ class Diagnosis(Record):
     def json(self) -> dict[str, Any]:
         """The diagnosis as plain numbers, lists and dictionaries, with its `format`."""
         found = {"format": DIAGNOSIS_FORMAT, **super().json()}
+        del found["lists"]
         for made, one in zip(found["findings"], self.findings, strict=True):
             made["change"] = one.change
-        return found
+            made["rows"] = list_of(one.name, self.lists)
+        return {**found, "rows": {name: one.json() for name, one in self.lists.items()}}
+
+    def rows(self, name: str) -> Any:
+        """Return the rows of a list as a pandas `DataFrame`, the worst first.
+
+        Needs `chiaroscuro[notebook]`; `lists[name].table()` gives the same columns without pandas.
+
+        Args:
+            name: of a list, such as "duplicates" or "label_errors"; or of a finding.
+        """
+        known = list_of(name, self.lists)
+        need(
+            known is not None,
+            lambda: (
+                f"`Diagnosis.rows(name)` needs one of {', '.join(self.lists) or 'no lists'}; "
+                f"received `{name}`."
+            ),
+        )
+        pandas = bring("pandas", "`Diagnosis.rows`", "'chiaroscuro[notebook]'")
+        return pandas.DataFrame(self.lists[str(known)].table())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the singular values of h and z; needs `chiaroscuro[plots]`.
@@ -134,7 +158,7 @@ def diagnose(
         controls=dict(measured.controls),
         intervals=dict(measured.intervals),
         spectra=measured.spectra,
-        rows={name: reading.rows[ids] for name, ids in measured.rows.items()},
+        lists=_lists(measured, reading),
         given=_given(embeddings, about),
         could_tell=tuple(_could_tell(embeddings, about, enough)),
         sampling={
@@ -176,6 +200,15 @@ def _of_rows(about: About, reading: Reading) -> About:
             ),
         )
     return replace(about, **{name: value[reading.rows] for name, value in given.items()})
+
+
+def _lists(measured: Measured, reading: Reading) -> dict[str, Listed]:
+    """The rows that were singled out, by their numbers and ids in the whole."""
+    found = {name: one.first().of(reading.rows) for name, one in measured.lists.items()}
+    if reading.ids is None:
+        return found
+    ids = reading.ids
+    return {name: one.named(lambda rows: ids[rows]) for name, one in found.items()}
 
 
 # ---- words ----

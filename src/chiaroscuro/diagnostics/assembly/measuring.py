@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.assembly.classes import class_measures
 from chiaroscuro.diagnostics.assembly.further import further_measures
+from chiaroscuro.diagnostics.assembly.lists import duplicates, long_rows, zero_rows
 from chiaroscuro.diagnostics.geometry.anatomy import Loss, anatomy
 from chiaroscuro.diagnostics.semantics.factors import survival
 from chiaroscuro.measures import (
@@ -21,6 +22,7 @@ from chiaroscuro.measures import (
     Closest,
     Control,
     Interval,
+    Listed,
     Space,
     Spectrum,
     alignment,
@@ -81,13 +83,13 @@ class About:
 
 @dataclass(eq=False)
 class Measured:
-    """Numbers by name, those under shuffled pairs, those with an interval, spectra, rows named."""
+    """Numbers by name, those under shuffled pairs, those with an interval, spectra, lists."""
 
     numbers: dict[str, Any] = field(default_factory=dict)
     controls: dict[str, Control] = field(default_factory=dict)
     intervals: dict[str, Interval] = field(default_factory=dict)
     spectra: dict[str, np.ndarray] = field(default_factory=dict)
-    rows: dict[str, np.ndarray] = field(default_factory=dict)
+    lists: dict[str, Listed] = field(default_factory=dict)
 
 
 def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
@@ -156,7 +158,9 @@ def _space(out: Measured, space: str, rows: np.ndarray, some: np.ndarray) -> Non
         "duplicate_dimensions": len(each.duplicate),
     }
     if len(sizes.far):
-        out.rows[f"{prefix}far"] = sizes.far[:100]
+        out.lists[f"{prefix}far"] = long_rows(space, sizes.far, of.norms)
+    if sizes.zero:
+        out.lists[f"{prefix}zero"] = zero_rows(space, of.norms)
     if space == "h" or not out.numbers:
         numbers |= _neighbours(out, of)
     out.numbers |= {prefix + name: value for name, value in numbers.items()}
@@ -184,9 +188,13 @@ def _neighbours(out: Measured, of: Space) -> dict[str, Any]:
     # twins are nearer than neighbours are: in few dimensions everything is near
     apart = float(np.quantile(near.distances[:, 0], 0.9))
     twin = near_duplicates(of.x, max(1e-6, min(0.01, 0.05 * apart)))
-    out.rows["hubs"] = some[hub.ids]
+    out.lists["hubs"] = Listed(
+        "are among the ten nearest of more rows than any others",
+        some[hub.ids],
+        {"among_the_ten_nearest_of": hub.counts[hub.ids]},
+    )
     if twin.count:
-        out.rows["twins"] = twin.ids[:100]
+        out.lists["duplicates"] = duplicates(twin, of.u)
     return {
         "hub_share": hub.largest / len(some),
         "orphans": hub.orphans,

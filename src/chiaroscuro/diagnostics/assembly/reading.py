@@ -28,12 +28,16 @@ _UNUSED = ("thumbnails", "texts", "ids", "prompts", "prompt_z", "untrained_promp
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What is diagnosed: `embeddings` of some `rows` (their numbers) of all `n`, under a `name`."""
+    """What is diagnosed: `embeddings` of some `rows` (their numbers) of all `n`, under a `name`.
+
+    `ids` are those of all rows, where there are any.
+    """
 
     embeddings: Embeddings
     name: str
     rows: np.ndarray
     n: int
+    ids: np.ndarray | None = None
 
 
 def read(subject: Any, rows: int = ROWS, seed: int = 0) -> Reading:
@@ -66,10 +70,10 @@ def read(subject: Any, rows: int = ROWS, seed: int = 0) -> Reading:
     kept = np.arange(n)
     if n > rows:
         kept = np.sort(np.random.default_rng(seed).choice(n, rows, replace=False))
-    found = _without(found, _UNUSED)
+    ids, found = found.ids, _without(found, _UNUSED)
     found = found.take(kept) if n > rows else found
     _check(found, name, kept)
-    return Reading(_counted(found), name, kept, n)
+    return Reading(_counted(found), name, kept, n, ids)
 
 
 def _counted(found: Embeddings) -> Embeddings:

@@ -31,6 +31,25 @@ function rowsOf(one, show) {
   return [el("dt", {}, "rows"), el("dd", {}, button, " ", said)];
 }
 
+// Rows that the diagnosis lists, also where no finding speaks of them: each list on the map.
+function lists(run, show) {
+  const found = run.diagnosis?.lists ?? [];
+  if (!found.length) return null;
+  const rows = found.map((one) => {
+    const said = el("span.said", { "aria-live": "polite" });
+    const button = el("button.quiet", { type: "button", "data-list": one.name }, "Show on the map");
+    button.addEventListener("click", () => {
+      const n = show(one.ids);
+      said.textContent = n === one.ids.length ? "" : `${format(n)} of ${format(one.ids.length)} are among the samples shown`;
+    });
+    return el("tr", {}, el("th", { scope: "row" }, one.name.replaceAll("_", " ")), el("td", {}, format(one.total)),
+      el("td", {}, prose(one.says)), el("td", {}, run.samples ? [button, " ", said] : null));
+  });
+  const head = ["list", "rows", "what they have in common", ""].map((name) => el("th", { scope: "col" }, name));
+  return el("details.lists", {}, el("summary", {}, `Rows worth a look: ${found.length} lists`),
+    scroller("Rows worth a look", el("table.plain", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))));
+}
+
 function finding(one, at, show) {
   const line = (name, text) => (text ? [el("dt", {}, name), el("dd", {}, prose(text))] : []);
   return el("li.finding", { class: `finding ${one.severity}` },
@@ -130,5 +149,5 @@ export function verdictSection(run, show) {
   const [state, words] = light(run);
   const sentence = el("div.light", { class: `light ${state}` }, el("span.lamp", { "aria-hidden": "true" }),
     el("div", {}, el("strong", {}, words), diagnosis ? el("p.verdict", {}, prose(diagnosis.verdict)) : null));
-  return section("verdict", "Verdict", sentence, headline(run), whose(run), ...body, all, more, accuracies(run));
+  return section("verdict", "Verdict", sentence, headline(run), whose(run), ...body, lists(run, show), all, more, accuracies(run));
 }
