@@ -15,6 +15,7 @@ from chiaroscuro.models import (
     Model,
     Momentum,
     Projector,
+    Prototypes,
     ResNet,
     SequenceTransformer,
     SeriesNet,
@@ -48,6 +49,10 @@ EACH = [
     Projector(8, d=None, depth=0),
     Projector(8, d=None, depth=0, last="unit"),
     Projector(8, d=4, depth=3, width=16, batch_norm=False, last="unit"),
+    Prototypes(8, d=6, bottleneck=4),
+    Prototypes(8, d=6, bottleneck=4, depth=3, width=5, activation="gelu", batch_norm=False),
+    Prototypes(8, d=3, bottleneck=8, depth=1),
+    ViT(size=16, patch=8, d=12, depth=1, any_size=True, frozen_patches=True),
 ]
 each = pytest.mark.parametrize("model", EACH, ids=repr)
 
@@ -121,7 +126,7 @@ def test_the_gradient_reaches_every_parameter(model):
         assert torch.equal(rebuilt(model, 1)(x), model(x)), "it has nothing to learn"
         return
     (model(x) ** 3).sum().backward()
-    for name, p in model.named_parameters():
+    for name, p in ((name, p) for name, p in model.named_parameters() if p.requires_grad):
         assert p.grad is not None, name
         assert torch.isfinite(p.grad).all(), name
         assert p.grad.abs().max() > 0, name
@@ -425,3 +430,16 @@ def test_a_series_is_encoded_alike_at_any_length_and_place():
     one, other = (net(wave[None, None, start : start + 1280]) for start in (0, 64))
     assert torch.allclose(one, other, atol=1e-12)
     assert torch.equal(net(wave[None]), net(wave[None, None]))
+
+
+def test_prototypes_are_cosines():
+    """Whatever the length of the prototypes and of what comes out of the layers."""
+    torch.manual_seed(0)
+    head = Prototypes(8, d=6, bottleneck=4, batch_norm=False).double()
+    h = torch.randn(5, 8, dtype=torch.float64)
+    u = head.layers(h)
+    right = torch.nn.functional.cosine_similarity(u[:, None], head.prototypes[None], dim=2)
+    torch.testing.assert_close(head(h), right)
+    with torch.no_grad():
+        head.prototypes.mul_(torch.arange(1, 7)[:, None])
+    torch.testing.assert_close(head(h), right)

@@ -17,6 +17,7 @@ from chiaroscuro.views import (
     LabelledContext,
     LieAction,
     Mask,
+    MultiCrop,
     PatchSplit,
     Rewrites,
     RigidMotion,
@@ -56,6 +57,7 @@ ALL = {
     "Standardise": (Standardise(mean=[1.0, 2.0, 3.0], std=[1.0, 2.0, 0.5]), normal(9, 3, 20)),
     "Window": (Window(share=0.6), normal(9, 3, 20)),
     "Jitter": (Jitter(noise=0.1, scale=0.2), normal(9, 3, 20)),
+    "MultiCrop": (MultiCrop((2, Mask(p=0.5)), (1, Jitter(noise=0.1))), normal(9, 6)),
     "Chain": (Chain(Jitter(noise=0.1), Jitter(noise=0.1), Mask(p=0.3)), normal(9, 6)),
 }
 

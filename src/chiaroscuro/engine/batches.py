@@ -14,7 +14,7 @@ from chiaroscuro.data import SECOND, Dataset, holds_files, open_data
 from chiaroscuro.engine.sample_transform import SampleTransform, ViewPair, as_view
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
-from chiaroscuro.views import LabelledContext, Rewrites, TokenSplit, View
+from chiaroscuro.views import LabelledContext, MultiCrop, Rewrites, TokenSplit, View
 
 __all__ = [
     "Pairs",
@@ -124,6 +124,17 @@ class Pairs:
         x1, x2 = (self._view(batch, epoch, side)[0] for side, batch in enumerate(batches))
         return x1, x2
 
+    def crops(self, indices: NDArray[np.int64], epoch: int) -> list[Tensor]:
+        """Return the further views of these samples, beyond the first two: those of `MultiCrop`."""
+        if not isinstance(self.first, MultiCrop):
+            return []
+        shared = None if self.fresh else self.data[indices]
+        made = []
+        for crop in range(2, self.first.n_crops):
+            batch = shared or self.data.draw(indices, seed=self.seed, epoch=epoch, view=crop)
+            made.append(self._view(batch, epoch, 0, crop)[0])
+        return made
+
     def parameters(self, indices: NDArray[np.int64], epoch: int) -> tuple[NDArray[Any], ...] | None:
         """What made the two views of these samples, as structured arrays; None where nothing is
         recorded, or the two sides are made in two ways.
@@ -150,8 +161,9 @@ class Pairs:
         return (one, two) if one.dtype.names and one.dtype == two.dtype else None
 
     def _view(
-        self, batch: dict[str, NDArray[Any]], epoch: int, side: int
+        self, batch: dict[str, NDArray[Any]], epoch: int, side: int, number: int | None = None
     ) -> tuple[Tensor, NDArray[Any] | None]:
+        """A view of one side, by default that of the side's own number."""
         view = self.second if side else self.first
         x = _raw(batch, self.data.inputs, self.separate and side == 1, view, side)
         if isinstance(view, SampleTransform) and isinstance(x, Tensor) and x.ndim == 4:
@@ -164,7 +176,7 @@ class Pairs:
             x = x, self.data.columns["labels"][batch["row"]]
         omega = None
         if view is not None:
-            x, omega = view(x, batch["row"], self.seed, epoch, side)
+            x, omega = view(x, batch["row"], self.seed, epoch, side if number is None else number)
         return _ready(x), omega
 
 

@@ -557,8 +557,9 @@ def _try_out(state: State, batches: Steps, device: torch.device) -> None:
     """Pass two samples through the networks."""
     two = batches.order.indices(0, 0, batches.rank, batches.world)[:2]
     with random_kept(device), torch.no_grad(), evaluating(state.networks):
-        for side, x in enumerate(batches.pairs(two, 0)):
-            state.networks(x.to(device), side=side)
+        views = [*batches.pairs(two, 0), *batches.pairs.crops(two, 0)]
+        for view, x in enumerate(views):
+            state.networks(x.to(device), side=1 if view == 1 else 0)
 
 
 def _has_bfloat16(device: torch.device) -> bool:

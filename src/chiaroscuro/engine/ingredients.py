@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from chiaroscuro.data import SECOND, Dataset, open_data
 from chiaroscuro.engine.batches import ViewPair, as_view
 from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
-from chiaroscuro.engine.networks import Modules, Networks, build, dimension
+from chiaroscuro.engine.networks import Modules, Networks, build, dimension, projector_names
 from chiaroscuro.engine.optimisers import Optimiser
 from chiaroscuro.engine.settings import (
     Settings,
@@ -33,7 +33,7 @@ from chiaroscuro.engine.settings import (
     require_notation,
 )
 from chiaroscuro.errors import ChiaroError, InputError, need
-from chiaroscuro.models import Projector
+from chiaroscuro.models import Projector, Prototypes
 from chiaroscuro.objectives import Objective
 from chiaroscuro.objectives.objective import Batch
 from chiaroscuro.spec import notation, parse
@@ -199,7 +199,7 @@ def written(name: str, value: Any) -> str:
     try:
         text = notation(value)
         if name in ("projector", "predictor"):
-            text = re.sub(r"^Projector\(d_in=\d+, ", "Projector(", text)
+            text = re.sub(r"^(Projector|Prototypes)\(d_in=\d+, ", r"\1(", text)
         again = _READERS[name](text, value)
     except ChiaroError:  # no notation, or one that cannot be read
         again = None
@@ -213,8 +213,8 @@ def _read_model(text: str, like: Any) -> Any:
 
 
 def _read_projector(text: str, like: Any) -> Any:
-    need(isinstance(like, Projector), "Only a `Projector` has a notation here.")
-    return parse(text, {"Projector": functools.partial(Projector, like.d_in)})
+    need(isinstance(like, Projector | Prototypes), "Only projectors of ours have a notation here.")
+    return parse(text, projector_names(like.d_in))
 
 
 def _no_notation(text: str, like: Any) -> Any:

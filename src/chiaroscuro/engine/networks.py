@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chiaroscuro.engine.crops import Crops, views_of
 from chiaroscuro.engine.settings import NetworkSettings, model_names, require_notation
 from chiaroscuro.errors import InputError, need
-from chiaroscuro.models import Model, Projector
+from chiaroscuro.models import Model, Projector, Prototypes
 from chiaroscuro.spec import parse
 
 __all__ = ["Modules", "Networks", "as_compiled", "build", "dimension", "evaluating"]
@@ -56,18 +57,53 @@ class Networks(nn.Module):
         self.layout = _layout(self)
         self.to(memory_format=self.layout)  # type: ignore[call-overload]
 
-    def forward(
-        self, x1: Tensor, x2: Tensor | None = None, side: int = 0
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return what the objective sees: of both views, or of one that belongs to `side`."""
+    def forward(self, x1: Any, x2: Any = None, side: int = 0, projections: bool = False) -> Any:
+        """Return what the objective sees: of all views, or of one that belongs to `side`.
+
+        Args:
+            x1: the first view.
+            x2: the second, or `Crops`: the second and all further ones, of any sizes that the
+                encoder takes; those of one size go through it in one batch, and all through the
+                projector.
+            side: of a single view.
+            projections: return a pair of tuples instead: what the predictor makes of each view,
+                and the projections it was made of.
+        """
         if x2 is None:
             z = self.project(self.encode(x1, side), side)
-            return z if self.predictor is None else self.predictor(z)
-        if len(self.encoders) > 1 or not _stackable(x1, x2):
-            one, two = self(x1, side=0), self(x2, side=1)
-            return one, two
-        z1, z2 = self(torch.cat([x1, x2])).split([len(x1), len(x2)])
-        return z1, z2
+            return self.predict(z)
+        views = views_of(x1, x2)
+        if isinstance(x2, Crops):
+            need(
+                len(self.encoders) == 1,
+                lambda: f"{len(views)} crops need one encoder; there are {len(self.encoders)}.",
+            )
+            h = self._encode_by_size(views)
+        elif len(self.encoders) > 1 or not _stackable(x1, x2):
+            apart = [self.project(self.encode(x, side), side) for side, x in enumerate(views)]
+            predicted = tuple(self.predict(z) for z in apart)
+            return (predicted, tuple(apart)) if projections else predicted
+        else:
+            h = self.encode(torch.cat(views))
+        z, sizes = self.project(h), [len(x) for x in views]
+        p = self.predict(z).split(sizes)
+        if projections:
+            return p, z.split(sizes)
+        return (p[0], Crops(p[1:])) if isinstance(x2, Crops) else tuple(p)
+
+    def _encode_by_size(self, views: list[Tensor]) -> Tensor:
+        """Return h of all views, first to last."""
+        h: dict[int, Tensor] = {}
+        shapes = list(dict.fromkeys(x.shape[1:] for x in views))
+        for shape in shapes:
+            alike = [v for v, x in enumerate(views) if x.shape[1:] == shape]
+            rows = self.encode(torch.cat([views[v] for v in alike]))
+            h |= zip(alike, rows.split([len(views[v]) for v in alike]), strict=True)
+        return torch.cat([h[v] for v in range(len(views))])
+
+    def predict(self, z: Tensor) -> Tensor:
+        """Return what the predictor makes of projections: themselves where there is none."""
+        return z if self.predictor is None else self.predictor(z)
 
     def encode(self, x: Tensor, side: int = 0) -> Tensor:
         """Return the representations h of one side."""
@@ -246,9 +282,14 @@ def _encoder(key: str, text: str) -> Model:
     return made
 
 
+def projector_names(d_in: int) -> dict[str, Any]:
+    """Return what a projector's text may name, for representations of `d_in` dimensions."""
+    return {cls.__name__: functools.partial(cls, d_in) for cls in (Projector, Prototypes)}
+
+
 def _projector(key: str, text: str, d_in: int) -> Model:
     require_notation(key, text)
     try:
-        return parse(text, {"Projector": functools.partial(Projector, d_in)})
+        return parse(text, projector_names(d_in))
     except InputError as error:
         raise InputError(f"`network.{key}`: {error}") from None

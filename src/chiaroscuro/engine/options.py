@@ -25,6 +25,8 @@ class FitOptions:
         momentum: of a slow copy that embeds the other side; 0 is no copy.
         momentum_schedule: "constant", or "cosine" from the momentum to 1.
         queue: how many of the copy's embeddings are kept as candidates; 0 is none.
+        own_target: compare each side with the network's own projections of the other, without
+            predictor and gradient [chen2021simsiam].
         average: decay of an average of weights kept for evaluation; 0 is none.
         sync_batch_norm: batch statistics over all ranks.
         clip: largest norm of the whole gradient; 0 does not clip.
@@ -48,6 +50,7 @@ class FitOptions:
     momentum: float = 0.0
     momentum_schedule: str = "constant"
     queue: int = 0
+    own_target: bool = False
     average: float = 0.0
     sync_batch_norm: bool = False
     clip: float = 0.0
@@ -66,12 +69,26 @@ class FitOptions:
         needs_copy = {"queue": self.queue, "symmetric": self.symmetric}
         for name, value in needs_copy.items():
             need(
-                not value or self.momentum > 0,
+                not value or self.momentum > 0 or self.own_target,
                 lambda name=name, value=value: (
                     f"`{name}={value}` needs a slow copy, `momentum` above 0; received "
-                    f"{self.momentum}."
+                    f"{self.momentum}. Or `own_target`, which compares with the network itself."
                 ),
             )
+        need(
+            not (self.own_target and self.momentum > 0),
+            lambda: (
+                f"`own_target` needs no slow copy, `momentum` 0; received {self.momentum}: one "
+                "target, the copy or the network itself."
+            ),
+        )
+        need(
+            not (self.own_target and self.micro_batch),
+            lambda: (
+                f"`own_target` needs the whole batch at once, `micro_batch` 0; received "
+                f"{self.micro_batch}."
+            ),
+        )
         need(
             self.micro_batch == 0 or self.momentum == 0,
             lambda: (
@@ -94,6 +111,7 @@ class FitOptions:
             momentum=network.momentum,
             momentum_schedule=network.momentum_schedule,
             queue=network.queue,
+            own_target=network.own_target,
             average=network.average,
             sync_batch_norm=network.sync_batch_norm,
             clip=settings.optimiser.clip,

@@ -113,6 +113,8 @@ class NetworkSettings:
         momentum_schedule: "constant" [he2020moco], or "cosine" from the momentum to 1
             [grill2020byol, Sec. 3.3].
         queue: how many of the copy's embeddings are kept as candidates [he2020moco]; 0 is none.
+        own_target: whether each side is compared with the network's own projections of the other,
+            without predictor and gradient [chen2021simsiam], in the place of a slow copy's.
         average: decay of an average of weights kept for evaluation; 0 is none.
         sync_batch_norm: batch statistics over all ranks, not over each one's part of the batch.
     """
@@ -124,6 +126,7 @@ class NetworkSettings:
     momentum: float = 0.0
     momentum_schedule: str = "constant"
     queue: int = 0
+    own_target: bool = False
     average: float = 0.0
     sync_batch_norm: bool = False
 
@@ -133,10 +136,17 @@ class NetworkSettings:
         between("network.average", self.average, 0, 1)
         between("network.queue", self.queue, 0)
         need(
-            self.queue == 0 or self.momentum > 0,
+            self.queue == 0 or self.momentum > 0 or self.own_target,
             lambda: (
                 f"`network.queue = {self.queue}` needs a slow copy that fills it: `network.momentum"
-                f"` above 0; received {self.momentum}."
+                f"` above 0; received {self.momentum}. Or `network.own_target = true`."
+            ),
+        )
+        need(
+            not (self.own_target and self.momentum > 0),
+            lambda: (
+                "`network.own_target` needs no slow copy, `network.momentum` 0; received "
+                f"{self.momentum}: one target, the copy or the network itself."
             ),
         )
 
@@ -312,10 +322,11 @@ class Settings:
             ),
         )
         need(
-            not self.symmetric or self.network.momentum > 0,
+            not self.symmetric or self.network.momentum > 0 or self.network.own_target,
             lambda: (
                 "`symmetric` needs a slow copy, `network.momentum` above 0; received "
-                f"{self.network.momentum}. Without one both views are anchors already."
+                f"{self.network.momentum}. Without one both views are anchors already, unless "
+                "`network.own_target` stops the gradient of one."
             ),
         )
         need(
@@ -327,10 +338,11 @@ class Settings:
             ),
         )
         need(
-            self.micro_batch == 0 or self.network.momentum == 0,
+            self.micro_batch == 0 or not (self.network.momentum or self.network.own_target),
             lambda: (
                 f"`micro_batch = {self.micro_batch}` needs both sides to learn: `network.momentum` "
-                f"0; received {self.network.momentum}."
+                f"0; received {self.network.momentum}"
+                + (" and `network.own_target`." if self.network.own_target else ".")
             ),
         )
 

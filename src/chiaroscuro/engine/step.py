@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.engine.caching import cached_backward
+from chiaroscuro.engine.crops import Crops, views_of
 from chiaroscuro.engine.distributed import (
     average_gradients,
     distributed_loss,
@@ -60,17 +62,19 @@ def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions
     """The loss of the whole batch, its gradients left in the parameters."""
     x1, x2, y = batch
     if options.micro_batch:
-        sides = [functools.partial(networks, side=side) for side in (0, 1)]
-        see = lambda z1, z2: _loss(state, z1, z2, y)
+        views = views_of(x1, x2)
+        sides = [
+            functools.partial(networks, side=1 if view == 1 else 0) for view in range(len(views))
+        ]
         share_buffers(state.networks)
         with _precision(options):
-            value = cached_backward(sides, (x1, x2), see, options.micro_batch)
+            see = lambda *z: _pair_or_crops(state, z, y)
+            value = cached_backward(sides, views, see, options.micro_batch)
         average_gradients(state.networks.parameters())
     else:
         with _precision(options):
-            if state.target is None:
-                z1, z2 = networks(x1, x2)
-                value = _loss(state, z1, z2, y)
+            if state.target is None and not options.own_target:
+                value = _pair_or_crops(state, views_of(*networks(x1, x2)), y)
             else:
                 value = _against_target(state, networks, batch, options)
         value.backward()
@@ -78,6 +82,25 @@ def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions
     if not math.isfinite(loss):
         raise diverged(state, f"The loss of step {state.step} is {loss}")
     return loss
+
+
+def _pair_or_crops(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tensor:
+    """The loss of two views; or of all crops against the first two, which learn as well."""
+    if len(z) > 2:
+        return _of_crops(state, z, z[:2], y)
+    value = _loss(state, z[0], z[1], y)
+    _adapt(state, z[0], z[1])
+    return value
+
+
+def _of_crops(
+    state: State, z: Sequence[Tensor], targets: Sequence[Tensor], y: Tensor | None
+) -> Tensor:
+    """The mean loss of the ordered pairs (crop v, target i), v != i [caron2021dino, eq. 3]."""
+    pairs = [(v, i) for i in range(len(targets)) for v in range(len(z)) if v != i]
+    losses = [_loss(state, z[v], targets[i], y, state.queue) for v, i in pairs]
+    _adapt(state, torch.cat([z[0], z[1]]), torch.cat([targets[1], targets[0]]))
+    return torch.stack(losses).mean()
 
 
 def _loss(
@@ -89,16 +112,19 @@ def _loss(
 ) -> Tensor:
     """The loss of all ranks' rows. Samples are finite, so embeddings that are not have diverged."""
     try:
-        value = distributed_loss(state.objective, z1, z2, y, queue)
-        if adapts(state.objective):
-            adapt(state.objective, gather_rows(z1), gather_rows(z2))
-        return value
+        return distributed_loss(state.objective, z1, z2, y, queue)
     except InputError:  # on every rank
         finite = all(bool(torch.isfinite(z.detach()).all()) for z in (z1, z2))
         if on_any_rank(not finite):
             what = f"The embeddings of step {state.step} are not finite"
             raise diverged(state, what) from None
         raise
+
+
+def _adapt(state: State, z1: Tensor, z2: Tensor) -> None:
+    """Once a step, after its losses: what the objective measures sees the pairs of all ranks."""
+    if adapts(state.objective):
+        adapt(state.objective, gather_rows(z1), gather_rows(z2))
 
 
 def _precision(options: FitOptions) -> AbstractContextManager:
@@ -108,22 +134,34 @@ def _precision(options: FitOptions) -> AbstractContextManager:
 
 
 def _against_target(state: State, networks: Any, batch: PairBatch, options: FitOptions) -> Tensor:
-    """The loss of what learns against what the slow copy says of the other view.
+    """The loss of what learns against what the target says of the other view.
 
-    With both orders of the views, the queue is a candidate in each and takes the keys of both.
+    The target is the slow copy, or the network itself, without predictor and gradient. With both
+    orders of the views, the queue is a candidate in each and takes the keys of both.
     """
     x1, x2, y = batch
-    target: Any = state.target.module  # type: ignore[union-attr]
-    with torch.no_grad():
-        keys = [target.project(target.encode(x, side), side) for side, x in ((1, x2), (0, x1))]
-    if options.symmetric:
-        q1, q2 = networks(x1, x2)
-        value = _loss(state, q1, keys[0], y, state.queue)
-        value = value + _loss(state, q2, keys[1], y, state.queue)
+    both = options.symmetric or isinstance(x2, Crops)
+    if state.target is None:
+        q, z = networks(x1, x2, projections=True)
+        keys = [z[1].detach(), z[0].detach()]
     else:
-        value = _loss(state, networks(x1), keys[0], y, state.queue)
+        target: Any = state.target.module
+        first, second, *_ = views_of(x1, x2)
+        with torch.no_grad():
+            sides = ((1, second), (0, first)) if both else ((1, second),)
+            keys = [target.project(target.encode(x, side), side) for side, x in sides]
+        q = views_of(*networks(x1, x2)) if both else [networks(x1)]
+    if len(q) > 2:
+        value = _of_crops(state, q, keys[::-1], y)
+    elif both:
+        value = _loss(state, q[0], keys[0], y, state.queue)
+        value = value + _loss(state, q[1], keys[1], y, state.queue)
+        _adapt(state, torch.cat([q[0], q[1]]), torch.cat(keys))
+    else:
+        value = _loss(state, q[0], keys[0], y, state.queue)
+        _adapt(state, q[0], keys[0])
     if state.queue is not None:
-        for new in keys if options.symmetric else keys[:1]:
+        for new in keys if both else keys[:1]:
             _enqueue(state, gather_rows(new))
     return value
 

@@ -26,13 +26,15 @@ from torch.utils.data import Dataset as TorchDataset
 
 from chiaroscuro.data import Dataset, Order, open_data
 from chiaroscuro.engine.batches import Pairs, ViewPair, as_view
+from chiaroscuro.engine.crops import Crops, views_of
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["Iterated", "PairBatch", "Steps", "view_batches", "watched_workers"]
 
 PairBatch = tuple[Any, Any, Tensor | None]
-"""Two views of the same samples, and their labels where the objective takes them."""
+"""Two views of the same samples (the second may be `Crops`), and labels where the objective takes
+them."""
 
 AHEAD = 2
 """Batches that each worker has ready."""
@@ -101,10 +103,11 @@ class Steps(TorchDataset):
         indices = self.order.indices(epoch, batch, self.rank, self.world)
         with _one_thread():
             x1, x2 = self.pairs(indices, epoch)
-        for x in (x1, x2):
+            more = self.pairs.crops(indices, epoch)
+        for x in (x1, x2, *more):
             self._require_finite(x, indices)
         y = None if self.labels is None else torch.from_numpy(self.labels[indices])
-        return x1, x2, y
+        return x1, Crops([x2, *more]) if more else x2, y
 
     def _require_finite(self, x: Any, indices: NDArray[np.int64]) -> None:
         if _is_finite(x):
@@ -313,8 +316,9 @@ class _Draws:
 def _as_pair(came: Any, step: int) -> PairBatch:
     """Return a batch as two views and labels, or say what it is instead."""
     parts = list(came) if isinstance(came, tuple | list) else [came]
-    if len(parts) == 2 and isinstance(parts[0], tuple | list) and len(parts[0]) == 2:
-        parts = [*parts[0], parts[1]]
+    if len(parts) == 2 and isinstance(parts[0], tuple | list) and len(parts[0]) >= 2:
+        first, *others = parts[0]  # of a transform that makes several crops, where they are more
+        parts = [first, others[0] if len(others) == 1 else Crops(others), parts[1]]
     need(
         len(parts) in (2, 3),
         lambda: (
@@ -332,7 +336,7 @@ def _as_pair(came: Any, step: int) -> PairBatch:
             "give its data set and a view to `view_batches` or `train`."
         ),
     )
-    for x in (x1, x2):
+    for x in views_of(x1, x2):
         need(
             _is_finite(x),
             lambda x=x: (
@@ -358,6 +362,7 @@ def _ahead(
             prefetch_factor=AHEAD,
             timeout=timeout,
             worker_init_fn=_begin,
+            collate_fn=_as_they_are,
             # not torch's own: drawing the workers' seed would move the random numbers of training
             generator=torch.Generator(),
             # what was opened is shared, not copied
@@ -419,6 +424,11 @@ class _Told(TorchDataset):
             return self.batches[step]
         except (ChiaroError, OSError) as error:
             return _Failure(error)
+
+
+def _as_they_are(batch: Any) -> Any:
+    """Keep what a worker made: torch would turn `Crops` into a list."""
+    return batch
 
 
 def _begin(worker: int) -> None:

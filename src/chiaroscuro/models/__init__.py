@@ -9,6 +9,7 @@ from chiaroscuro.models.model import Model
 from chiaroscuro.models.momentum import Momentum
 from chiaroscuro.models.packing import pack, unpack
 from chiaroscuro.models.projector import Projector
+from chiaroscuro.models.prototypes import Prototypes
 from chiaroscuro.models.resnet import ResNet
 from chiaroscuro.models.sequence import SequenceTransformer
 from chiaroscuro.models.series import SeriesNet
@@ -24,6 +25,7 @@ __all__ = [
     "Model",
     "Momentum",
     "Projector",
+    "Prototypes",
     "ResNet",
     "SequenceTransformer",
     "SeriesNet",

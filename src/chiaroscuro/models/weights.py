@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.models.foreign import load_foreign
 from chiaroscuro.models.model import Model
 from chiaroscuro.models.names import naming_schemes
+from chiaroscuro.models.vit import resampled
 
 __all__ = ["Match", "from_weights", "load_weights"]
 
@@ -255,10 +255,7 @@ def _positions(tensor: Tensor, shape: torch.Size) -> Tensor | None:
     for front in (0, 1):
         old, new = math.isqrt(tensor.shape[1] - front), math.isqrt(shape[1] - front)
         if old**2 + front == tensor.shape[1] and new**2 + front == shape[1] and old and new:
-            grid = tensor[:, front:].float().reshape(1, old, old, -1).permute(0, 3, 1, 2)
-            grid = F.interpolate(grid, (new, new), mode="bicubic", antialias=True)
-            grid = grid.permute(0, 2, 3, 1).reshape(1, new * new, -1).to(tensor.dtype)
-            return torch.cat([tensor[:, :front], grid], dim=1)
+            return resampled(tensor, (new, new), front)
     return None
 
 

@@ -17,6 +17,7 @@ from chiaroscuro.views.counter import Draws
 from chiaroscuro.views.directions import Directions
 from chiaroscuro.views.labelled import LabelledContext
 from chiaroscuro.views.lie import LieAction, RigidMotion
+from chiaroscuro.views.multicrop import MultiCrop
 from chiaroscuro.views.render import Backend, backend, render
 from chiaroscuro.views.rewrites import Rewrites
 from chiaroscuro.views.series import Standardise, Window
@@ -35,6 +36,7 @@ __all__ = [
     "LabelledContext",
     "LieAction",
     "Mask",
+    "MultiCrop",
     "PatchSplit",
     "Rewrites",
     "RigidMotion",
