@@ -140,7 +140,7 @@ def test_looking_on_keeps_groups_whole_and_needs_labels():
 class Classifier(nn.Sequential):
     """A network as timm makes them."""
 
-    default_cfg: ClassVar = {"input_size": (3, 32, 32)}
+    default_cfg: ClassVar = {"input_size": (3, 32, 32), "classifier": "3"}
 
     def __init__(self):
         super().__init__(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 9))

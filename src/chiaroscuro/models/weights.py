@@ -76,6 +76,13 @@ class Match:
         return ", ".join(counts)
 
 
+def _named_heads(module: nn.Module) -> tuple[str, ...]:
+    """The submodules that a network of timm states to be its classifier."""
+    stated = getattr(module, "default_cfg", None)
+    named = stated.get("classifier", ()) if isinstance(stated, Mapping) else ()
+    return (named,) if isinstance(named, str) else tuple(named or ())
+
+
 def _some(names: tuple[str, ...], what: str) -> str:
     if not names:
         return f"0 {what}"
@@ -131,7 +138,8 @@ def load_weights(
             resized.append(name)
         values[name] = fitted
     rest = [name for name in inside if name not in used and not name.endswith(_COUNTERS)]
-    head = [name for name in rest if name.partition(".")[0] in HEADS]
+    heads = (*HEADS, *_named_heads(module))
+    head = [name for name in rest if any(name.startswith(f"{h}.") for h in heads)]
     match = Match(
         loaded=tuple(values),
         missing=tuple(missing),
