@@ -164,8 +164,10 @@ def test_the_state_goes_into_a_file_and_back(obj):
 @every_module
 def test_every_parameter_is_in_the_state_and_reached_by_the_gradient(obj):
     names = {name for name, _ in obj.named_parameters()}
-    assert names == set(obj.state_dict())
-    assert len(names) == repr(obj).count("Learnable(")
+    assert names | {name for name, _ in obj.named_buffers()} == set(obj.state_dict())
+    learnt = [name for name in names if name.endswith("log_ratio")]
+    assert len(learnt) == repr(obj).count("Learnable(")
+    assert all(name.endswith("bias") for name in names - {*learnt})
     z1, z2 = pair()
     out = obj.log(z1, z2).sum() if isinstance(obj, cs.Kernel) else call(obj, z1, z2)
     if names:

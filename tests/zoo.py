@@ -6,6 +6,7 @@ what is listed by hand comes on top.
 Dimension 4 throughout, so that a concatenation can hold a concatenation.
 """
 
+import collections.abc
 import copy
 import inspect
 import typing
@@ -24,6 +25,7 @@ __all__ = [
     "call",
     "double",
     "exported",
+    "extras",
     "instances",
     "labels",
     "pair",
@@ -64,16 +66,33 @@ def values(cls, parameter, hint):
         return [0.5, 1.5, 2.0, 3.0]
     if cs.Kernel in kinds:
         return [*default, cs.Laplace(tau=0.5), cs.Dot(tau=cs.Learnable(0.8))][-2:]
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, cs.Kernel):
+            return [kind(tau=0.5), kind(tau=cs.Learnable(0.8))]
+    if typing.get_origin(hint) is typing.Literal:
+        return list(typing.get_args(hint))
+    if not default and hint == collections.abc.Sequence[int]:
+        return [(1, 3), (2, D)]
     if cs.Objective in kinds:
         return [*default, cs.InfoNCE(cs.Laplace(tau=0.5))]
     if not default and hint is int:
         return [{"start": 1, "stop": 3}.get(parameter.name, 2)]
     if hint is float and isinstance(parameter.default, float):
-        return [parameter.default, 2 * parameter.default + 1]
+        return [parameter.default, accepted(cls, parameter)]
     if hint is bool:
         return [parameter.default, not parameter.default]
     assert default, f"`{cls.__name__}({parameter.name}: {hint})` needs a default, or a line here"
     return default
+
+
+def accepted(cls, parameter):
+    """A number unlike the default: a larger one, or half of it where that is refused."""
+    larger = 2 * parameter.default + 1
+    try:
+        cls(**{parameter.name: larger})
+    except cs.InputError:
+        return parameter.default / 2
+    return larger
 
 
 def made(cls, signature, arguments):
@@ -155,6 +174,20 @@ _OBJECTIVES = [
     cs.OnDims(cs.InfoNCE(cs.Laplace(tau=0.5)), 1, 3),
     cs.Weighted((0.8, cs.InfoNCE(cs.Laplace(tau=0.5))), (0.2, cs.InfoNCE(cs.Gaussian(tau=0.5)))),
     cs.Weighted((1.0, cs.VICReg()), (0.5, cs.OnDims(cs.BarlowTwins(), 0, 2))),
+    cs.SigLIP(cs.Cosine(tau=0.3), bias=-1.0),
+    cs.SigLIP(cs.Gaussian(tau=cs.Learnable(0.5)), bias=0.5),
+    cs.Debiased(cs.Cosine(tau=cs.Learnable(0.4)), prior=0.2, beta=1.5),
+    cs.Debiased(prior=0.9, anchors="first"),
+    cs.Debiased(prior=0.0),
+    cs.Grouped(cs.InfoNCE(cs.Gaussian(tau=0.5), cs.AllButPair(), anchors="first")),
+    cs.Grouped(cs.InfoNCE(cs.Cosine(tau=cs.Learnable(0.5)), cs.OtherView())),
+    cs.Grouped(cs.SigLIP(cs.Cosine(tau=0.3), bias=-1.0)),
+    cs.Matryoshka(cs.InfoNCE(cs.Cosine(tau=cs.Learnable(0.5))), (1, 3, 4), weights=(0.5, 1.0, 2.0)),
+    cs.Matryoshka(cs.BYOL(), (2, 4)),
+    cs.DINO(tau=0.3, target_tau=0.2, centring="sinkhorn", iterations=5),
+    cs.DINO(tau=0.3, target_tau=0.2),
+    cs.SwAV(tau=0.4, epsilon=0.3, iterations=2),
+    cs.NNCLR(cs.Gaussian(tau=cs.Learnable(0.5))),
 ]
 _OBJECTIVES += [objective for cls in exported(cs.Objective) for objective in instances(cls)]
 OBJECTIVES = {repr(objective): objective for objective in _OBJECTIVES}
@@ -176,11 +209,20 @@ def labels(n: int):
     return torch.tensor([(i * i) % 3 + 4 for i in range(n)])
 
 
-def call(objective, z1, z2, y=None):
-    """The loss, with labels where the objective takes them."""
-    if "labels" not in objective.takes:
-        return objective(z1, z2)
-    return objective(z1, z2, labels(len(z1)) if y is None else y)
+def extras(objective, z1, y=None):
+    """The labels and the queue that an objective needs, by name; a queue no format rounds."""
+    more = {}
+    if "labels" in objective.takes:
+        more["labels"] = labels(len(z1)) if y is None else y
+    if "queue" in objective.needs:
+        rows = torch.arange(3 * z1.shape[1]).reshape(3, -1) * 7 % 5 - 1.75
+        more["queue"] = rows.to(z1.dtype)
+    return more
+
+
+def call(objective, z1, z2, y=None, **more):
+    """The loss, with labels and a queue where the objective needs them."""
+    return objective(z1, z2, **extras(objective, z1, y), **more)
 
 
 def double(module):

@@ -245,9 +245,134 @@ def align_uniform(z1, z2, align, uniform, alpha, t) -> Tensor:
     return align * near + uniform * spread
 
 
+def siglip(kernel, bias, z1, z2, groups=None) -> Tensor:
+    """- mean_i sum_j log sigmoid(y_ij (log k_ij + bias)); pairs of one group are left out."""
+    n, total = len(z1), 0.0
+    for i, j in product(range(n), range(n)):
+        logit = log_k(kernel, z1[i], z2[j]) + bias.double()
+        if i == j:
+            total = total + torch.log(1 + torch.exp(-logit))
+        elif groups is None or int(groups[i]) != int(groups[j]):
+            total = total + torch.log(1 + torch.exp(logit))
+    return total / n
+
+
+def grouped_infonce(kernel, negatives: str, anchors: str, z1, z2, groups, queue=None) -> Tensor:
+    """InfoNCE whose candidates of the anchor's own group, but for its partner, are struck out."""
+    n, y = len(z1), groups.tolist() * 2
+    rows, extra = [*z1, *z2], [] if queue is None else [*queue]
+    losses = []
+    for i in range(2 * n if anchors == "both" else n):
+        partner = (i + n) % (2 * n)
+        chosen = [j for j in candidates(negatives, i, n) if j == partner or y[j] != y[i]]
+        others = [log_k(kernel, rows[i], w) for w in [*(rows[j] for j in chosen), *extra]]
+        repel = torch.logsumexp(torch.stack(others), 0)
+        losses.append(repel - log_k(kernel, rows[i], rows[partner]))
+    return sum(losses) / len(losses)
+
+
+def debiased(kernel, prior, beta, anchors: str, z1, z2, queue=None) -> Tensor:
+    """Chuang et al. (2020) with one positive; candidates weighted by k^beta, Robinson et al."""
+    n, rows, losses = len(z1), [*z1, *z2], []
+    floor = torch.exp(-1 / temperature(kernel.tau, 1)).squeeze()
+    for i in range(2 * n if anchors == "both" else n):
+        positive = log_k(kernel, rows[i], rows[(i + n) % (2 * n)]).exp()
+        others = [rows[j] for j in candidates("AllButPair", i, n)]
+        others += [] if queue is None else [*queue]
+        k = torch.stack([log_k(kernel, rows[i], w).exp() for w in others])
+        weights = k**beta / (k**beta).mean()
+        g = ((weights * k).mean() - prior * positive) / (1 - prior)
+        losses.append(-torch.log(positive / (positive + len(k) * torch.maximum(g, floor))))
+    return sum(losses) / len(losses)
+
+
+def simsiam(z1, z2) -> Tensor:
+    """The negative cosine of predictions with projections that are constants."""
+    pairs = zip(z1, z2.detach(), strict=True)
+    return -sum((direction(p) * direction(z)).sum() for p, z in pairs) / len(z1)
+
+
+def softmax(x: Tensor) -> Tensor:
+    """exp(x_k) / sum_l exp(x_l) of a vector."""
+    e = torch.exp(x - x.max().detach())
+    return e / e.sum()
+
+
+def sinkhorn(scores: Tensor, epsilon: float, iterations: int) -> Tensor:
+    """The authors' loop: columns to 1/K, rows to 1/n, in turn; in the end times n."""
+    n, k = scores.shape
+    q = torch.exp((scores - scores.max()) / epsilon)
+    q = q / q.sum()
+    for _ in range(iterations):
+        for j in range(k):
+            q = q.clone()
+            q[:, j] = q[:, j] / q[:, j].sum() / k
+        for i in range(n):
+            q = q.clone()
+            q[i] = q[i] / q[i].sum() / n
+    return q * n
+
+
+def swapped(targets: Tensor, scores: Tensor, tau: float) -> Tensor:
+    """Mean over rows of - sum_k targets_k log softmax(scores / tau)_k."""
+    rows = zip(targets.detach(), scores, strict=True)
+    return -sum((q * torch.log(softmax(s / tau))).sum() for q, s in rows) / len(scores)
+
+
+def dino(z1, z2, o) -> Tensor:
+    """Cross-entropy of the student with the teacher's centred or equally shared prototypes."""
+    if o.centring == "sinkhorn":
+        targets = sinkhorn(z2.detach(), o.target_tau, o.iterations)
+    else:
+        targets = torch.stack([softmax((t - o.centre) / o.target_tau) for t in z2.detach()])
+    return swapped(targets, z1, o.tau)
+
+
+def swav(z1, z2, o) -> Tensor:
+    """Each view predicts the codes of the other, half and half."""
+    q1, q2 = (sinkhorn(z.detach(), o.epsilon, o.iterations) for z in (z1, z2))
+    return (swapped(q2, z1, o.tau) + swapped(q1, z2, o.tau)) / 2
+
+
+def nnclr(kernel, z1, z2, queue) -> Tensor:
+    """The nearest row of the queue takes the place of z2; it must single out z1."""
+    losses = []
+    for i, z in enumerate(z2.detach()):
+        nearest = max(queue.detach(), key=lambda s, z=z: float(log_k(kernel, z, s).detach()))
+        logs = torch.stack([log_k(kernel, nearest, p) for p in z1])
+        losses.append(torch.logsumexp(logs, 0) - logs[i])
+    return sum(losses) / len(losses)
+
+
 def loss(objective, z1, z2, labels=None, queue=None) -> Tensor:
     """The transcription of an objective, by its name and its parameters."""
     o, name = objective, type(objective).__name__
+    if name == "SigLIP":
+        return siglip(o.kernel, o.bias, z1, z2)
+    if name == "Debiased":
+        return debiased(o.kernel, o.prior, o.beta, o.anchors, z1, z2, queue)
+    if name == "SimSiam":
+        return simsiam(z1, z2)
+    if name == "DINO":
+        return dino(z1, z2, o)
+    if name == "SwAV":
+        return swav(z1, z2, o)
+    if name == "NNCLR":
+        return nnclr(o.kernel, z1, z2, queue.double())
+    if name == "Matryoshka":
+        seen = lambda d: [None if x is None else x[:, :d] for x in (z1, z2, queue)]
+        weights = o.weights or (1.0,) * len(o.dims)
+        each = [
+            w * loss(o.objective, *seen(d)[:2], labels, seen(d)[2])
+            for w, d in zip(weights, o.dims, strict=True)
+        ]
+        return sum(each)
+    if name == "Grouped":
+        if type(o.objective).__name__ == "SigLIP":
+            return siglip(o.objective.kernel, o.objective.bias, z1, z2, labels)
+        inner = o.objective
+        named = type(inner.negatives).__name__
+        return grouped_infonce(inner.kernel, named, inner.anchors, z1, z2, labels, queue)
     if name == "InfoNCE":
         return infonce(o.kernel, type(o.negatives).__name__, o.anchors, z1, z2, queue)
     if name == "SupCon":

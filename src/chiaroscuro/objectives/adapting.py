@@ -1,4 +1,4 @@
-"""`adapt`: temperatures that are measured, in whole or in part, look at a batch."""
+"""`adapt`: temperatures and centres that are measured, in whole or in part, look at a batch."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ import torch
 from torch import Tensor
 
 from chiaroscuro.kernels import Adaptive, Balanced, Kernel
-from chiaroscuro.objectives.combinations import OnDims, Weighted
+from chiaroscuro.objectives.combinations import Grouped, OnDims, Weighted
+from chiaroscuro.objectives.dino import DINO
 from chiaroscuro.objectives.objective import Objective
 
 __all__ = ["adapt", "adapts"]
 
 
 def adapts(objective: Objective) -> bool:
-    """Whether the objective has a temperature that looks at batches: `Adaptive` or `Balanced`.
+    """Whether the objective measures batches: `Adaptive` or `Balanced` temperatures, or a centre.
 
     Example:
         >>> from chiaroscuro.objectives import InfoNCE
         >>> adapts(InfoNCE())
         False
     """
-    return any(isinstance(module, Adaptive | Balanced) for module in objective.modules())
+    return any(
+        isinstance(module, Adaptive | Balanced)
+        or (isinstance(module, DINO) and module.centring == "mean")
+        for module in objective.modules()
+    )
 
 
 @torch.no_grad()
 def adapt(objective: Objective, z1: Tensor, z2: Tensor) -> None:
-    """Let every `Adaptive` or `Balanced` temperature see a batch of positive pairs.
+    """Let `Adaptive` and `Balanced` temperatures, and the centre of `DINO`, see a batch of pairs.
 
     Call it after the loss of a step, in a loop of your own; `train` does. Each sees the dimensions
     that its kernel sees, as its kernel sees them (`Cosine`: unit rows). Others are left alone.
@@ -48,6 +53,10 @@ def adapt(objective: Objective, z1: Tensor, z2: Tensor) -> None:
     elif isinstance(objective, OnDims):
         seen = slice(objective.start, objective.stop)
         adapt(objective.objective, z1[:, seen], z2[:, seen])
+    elif isinstance(objective, Grouped):
+        adapt(objective.objective, z1, z2)
+    elif isinstance(objective, DINO):
+        objective.observe(z2)
     else:
         kernel = getattr(objective, "kernel", None)
         for part in kernel.parts(z1.shape[1]) if isinstance(kernel, Kernel) else ():

@@ -21,7 +21,7 @@ class BYOL(Objective):
     no repulsion: what prevents collapse lies in the networks, not here.
 
     Relations: `normalise=False` is the loss of [calder2025, A.1]. One direction equals 2 plus twice
-    the negative cosine similarity of SimSiam-style code.
+    `SimSiam()`, the negative cosine.
 
     Args:
         normalise: True as in [grill2020byol, Sec. 3.1].
@@ -36,6 +36,7 @@ class BYOL(Objective):
     """
 
     reduces = "samples"
+    directed = True
 
     def __init__(self, normalise: bool = True):
         super().__init__()

@@ -1,6 +1,9 @@
-"""Objectives made of objectives: weighted sums, and slices of the dimensions."""
+"""Objectives made of objectives: weighted sums, slices of the dimensions, groups."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -8,7 +11,7 @@ from torch import Tensor
 from chiaroscuro.errors import need, number
 from chiaroscuro.objectives.objective import Batch, Objective
 
-__all__ = ["OnDims", "Weighted"]
+__all__ = ["Grouped", "Matryoshka", "OnDims", "Weighted"]
 
 
 class Weighted(Objective):
@@ -54,7 +57,9 @@ class Weighted(Objective):
         takes = [objective.takes for _, objective in members]
         # labels serve those who know them; extra candidates must not be lost on anyone
         self.takes = frozenset.intersection(*takes) | (frozenset.union(*takes) & {"labels"})
+        self.needs = frozenset.union(*(objective.needs for _, objective in members))
         self.least = max(objective.least for _, objective in members)
+        self.directed = any(objective.directed for _, objective in members)
 
     def loss(self, batch: Batch) -> Tensor:
         return torch.stack([w * f.loss(batch) for w, f in self.members]).sum()
@@ -121,7 +126,7 @@ class OnDims(Objective):
         )
         self.objective = objective
         self.start, self.stop = start, stop
-        self.reduces, self.takes, self.least = objective.reduces, objective.takes, objective.least
+        _declare_as(self, objective)
 
     def loss(self, batch: Batch) -> Tensor:
         return self.objective.loss(self._seen(batch))
@@ -141,3 +146,160 @@ class OnDims(Objective):
             ),
         )
         return batch.map(lambda z: z[:, self.start : self.stop])
+
+
+class Matryoshka(Objective):
+    """An objective on several prefixes of the dimensions, so that each is an embedding.
+
+        loss = sum_m weight_m objective(z1[:, :dims_m], z2[:, :dims_m])        [kusupati2022, eq. 1]
+
+    Afterwards the first dims_m dimensions can be used alone, for a cheaper index or a first search.
+
+    Relations: `Matryoshka(f, (d,))` is f; in general it is a `Weighted` of `OnDims(f, 0, dims_m)`
+    that share their parameters.
+
+    Args:
+        objective: any; one temperature serves all prefixes.
+        dims: lengths of the prefixes, each longer than the one before; halves of the dimension
+            down to 8 in [kusupati2022, Sec. 3].
+        weights: one per prefix; all 1 as in [kusupati2022, Sec. 3].
+
+    References:
+        kusupati2022
+
+    Example:
+        >>> from chiaroscuro.objectives import BYOL
+        >>> loss = Matryoshka(BYOL(), (1, 2))  # equal in one dimension, orthogonal in two
+        >>> round(float(loss(torch.ones(3, 2), torch.tensor([[1.0, -1.0]] * 3))), 4)
+        2.0
+    """
+
+    def __init__(
+        self, objective: Objective, dims: Sequence[int], weights: Sequence[float] | None = None
+    ):
+        super().__init__()
+        need(
+            isinstance(objective, Objective),
+            lambda: (
+                "`Matryoshka(objective, dims)` needs an objective; received "
+                f"{type(objective).__name__}."
+            ),
+        )
+        need(
+            isinstance(dims, (tuple, list))
+            and len(dims) > 0
+            and all(isinstance(k, int) and not isinstance(k, bool) for k in dims)
+            and all(a < b for a, b in zip((0, *dims), dims, strict=False)),
+            lambda: (
+                "`Matryoshka(objective, dims)` needs whole numbers `0 < dims[0] < dims[1] < ...`; "
+                f"received {dims!r}."
+            ),
+        )
+        need(
+            weights is None or (isinstance(weights, (tuple, list)) and len(weights) == len(dims)),
+            lambda: (
+                f"`Matryoshka(..., weights)` needs one weight for each of {len(dims)} prefixes; "
+                f"received {weights!r}."
+            ),
+        )
+        each = [number("Matryoshka", "weights", w, above=True) for w in weights or ()]
+        self.objective = objective
+        self.dims = tuple(dims)
+        self.weights = None if weights is None else tuple(each)
+        _declare_as(self, objective)
+
+    def loss(self, batch: Batch) -> Tensor:
+        return torch.stack(
+            [w * self.objective.loss(some) for w, some in self._prefixes(batch)]
+        ).sum()
+
+    def losses(self, batch: Batch) -> Tensor:
+        each = [w * self.objective.losses(some) for w, some in self._prefixes(batch)]
+        return torch.stack(each).sum(dim=0)
+
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        attracts, repels = [], []
+        for w, some in self._prefixes(batch):
+            attract, repel = self.objective.split(some)
+            attracts.append(w * attract)
+            repels.append(w * repel)
+        return torch.stack(attracts).sum(), torch.stack(repels).sum()
+
+    def _prefixes(self, batch: Batch) -> list[tuple[float, Batch]]:
+        need(
+            self.dims[-1] <= batch.z1.shape[1],
+            lambda: (
+                f"`Matryoshka(objective, {self.dims})` needs at least {self.dims[-1]} dimensions; "
+                f"received {batch.z1.shape[1]}."
+            ),
+        )
+        weights = self.weights or (1.0,) * len(self.dims)
+        return [
+            (w, batch.map(lambda z, stop=stop: z[:, :stop]))
+            for w, stop in zip(weights, self.dims, strict=True)
+        ]
+
+
+class Grouped(Objective):
+    """An objective whose negatives leave out the anchor's own group, named by the labels.
+
+        loss = objective(z1, z2, groups=labels)
+
+    Groups are duplicates, views of one patient, captions of one image: what is known not to be a
+    negative. Unlike in `SupCon`, the others of a group are no positives either. In a loop of your
+    own `objective(z1, z2, groups=...)` does the same.
+
+    Relations: with all labels different it is the objective itself.
+
+    Args:
+        objective: one that takes groups: `InfoNCE`, `SigLIP`.
+
+    References:
+        khosla2020supcon
+
+    Example:
+        >>> from chiaroscuro.objectives import InfoNCE
+        >>> z, y = torch.eye(4), torch.tensor([0, 0, 1, 1])
+        >>> round(float(Grouped(InfoNCE())(z, z, y)), 6)  # log(1 + 4 exp(-2))
+        0.432653
+    """
+
+    needs = frozenset({"labels"})
+
+    def __init__(self, objective: Objective):
+        super().__init__()
+        need(
+            isinstance(objective, Objective) and "groups" in objective.takes,
+            lambda: (
+                "`Grouped(objective)` needs an objective that takes groups, such as `InfoNCE()`; "
+                f"received {objective!r}."
+            ),
+        )
+        self.objective = objective
+        _declare_as(self, objective)
+        self.takes = (objective.takes - {"groups"}) | {"labels"}
+        self.needs = objective.needs | {"labels"}
+
+    def loss(self, batch: Batch) -> Tensor:
+        return self.objective.loss(_grouped(batch))
+
+    def losses(self, batch: Batch) -> Tensor:
+        return self.objective.losses(_grouped(batch))
+
+    def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        return self.objective.split(_grouped(batch))
+
+
+def _grouped(batch: Batch) -> Batch:
+    groups = None if batch.labels is None else batch.labels.to(batch.z1.device)
+    return replace(batch, groups=groups, labels=None)
+
+
+def _declare_as(wrapper: Objective, objective: Objective) -> None:
+    """Declare what the objective inside declares."""
+    wrapper.reduces, wrapper.takes, wrapper.needs = (
+        objective.reduces,
+        objective.takes,
+        objective.needs,
+    )
+    wrapper.least, wrapper.directed = objective.least, objective.directed

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from chiaroscuro.errors import need
 from chiaroscuro.kernels import Cosine, Kernel
+from chiaroscuro.numerics import readable, transformed
 from chiaroscuro.objectives.objective import Batch, Objective
 from chiaroscuro.pairwise import AllButSelf, Layout, Negatives, log_sum_exp
 
@@ -47,7 +48,7 @@ class InfoNCE(Objective):
     """
 
     reduces = "anchors"
-    takes = frozenset({"queue"})
+    takes = frozenset({"queue", "groups"})
 
     def __init__(
         self,
@@ -101,10 +102,23 @@ class InfoNCE(Objective):
                 "`queue=`, or take other negatives, such as `AllButSelf()`."
             ),
         )
+        if batch.groups is not None and not self.negatives.positive and not extra:
+            _require_another_group(self.negatives, batch.groups)
         return pairs_and_sums(self.kernel, batch, self.negatives, self.anchors == "both")
 
     def _anchors(self, batch: Batch) -> int:
         return batch.n * (2 if self.anchors == "both" else 1)
+
+
+def _require_another_group(negatives: Negatives, groups: Tensor) -> None:
+    alone = readable(groups) and bool((groups == groups[0]).all())
+    need(
+        not alone,
+        lambda: (
+            f"`InfoNCE(..., {negatives!r})` needs at least one candidate per anchor; received "
+            f"{len(groups)} pairs of one group, whose candidates are all left out."
+        ),
+    )
 
 
 def pairs_and_sums(
@@ -124,6 +138,7 @@ def pairs_and_sums(
         window=batch.window,
         frozen_queue=queue is not None
         and not queue.requires_grad
+        and not transformed()
         and not any(parameter.requires_grad for parameter in kernel.parameters()),
     )
-    return log_sum_exp(kernel, z, layout)
+    return log_sum_exp(kernel, z, layout, batch.groups)

@@ -34,6 +34,7 @@ class Batch:
     labels: Tensor | None
     queue: Tensor | None
     window: Window
+    groups: Tensor | None = None
 
     @property
     def n(self) -> int:
@@ -75,13 +76,17 @@ class Objective(nn.Module, ABC):
             "anchors": a sum over anchors, each against the candidates of all ranks; a rank takes
             its own anchors (`window`). "batch": a function of the whole batch; every rank computes
             it whole. "samples": a mean over samples that do not see each other.
-        takes: which of `labels` and `queue` it understands.
+        takes: which of `labels`, `queue` and `groups` it understands.
+        needs: which of them it cannot do without.
         least: the smallest number of pairs that gives it a meaning.
+        directed: z1 learns from z2, to which no gradient flows: the order of the views matters.
     """
 
     reduces: str = "batch"
     takes: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
     least: int = 1
+    directed: bool = False
 
     def __init_subclass__(cls) -> None:
         say_parameters(cls)
@@ -94,6 +99,7 @@ class Objective(nn.Module, ABC):
         queue: Tensor | None = None,
         window: Window | None = None,
         reduction: str = "mean",
+        groups: Tensor | None = None,
     ) -> Tensor:
         """The loss of a batch of pairs.
 
@@ -106,6 +112,9 @@ class Objective(nn.Module, ABC):
                 values of windows that tile the batch add up to the loss.
             reduction: "mean" over the anchors; "sum" over them; "none" for one loss per anchor, the
                 rows of z1 first and then those of z2. Only for a loss that is a mean over anchors.
+            groups: one integer per pair; a candidate of the anchor's own group, such as a duplicate
+                or a known false negative, is left out of its negatives. In training, `Grouped`
+                reads them from the labels.
         """
         need(
             reduction in ("mean", "sum", "none"),
@@ -114,7 +123,7 @@ class Objective(nn.Module, ABC):
                 f"{reduction!r}."
             ),
         )
-        batch = self._checked(z1, z2, labels, queue, window)
+        batch = self._checked(z1, z2, labels, queue, window, groups)
         with full_precision(batch.z1.device):
             loss = self.loss(batch) if reduction == "mean" else self.losses(batch)
         if reduction == "sum":
@@ -158,9 +167,10 @@ class Objective(nn.Module, ABC):
         labels: Tensor | None = None,
         queue: Tensor | None = None,
         window: Window | None = None,
+        groups: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """The loss as attraction and repulsion: loss = terms["repel"] - terms["attract"]."""
-        batch = self._checked(z1, z2, labels, queue, window)
+        batch = self._checked(z1, z2, labels, queue, window, groups)
         with full_precision(batch.z1.device):
             attract, repel = self.split(batch)
         return {"attract": attract, "repel": repel}
@@ -179,6 +189,7 @@ class Objective(nn.Module, ABC):
         labels: Tensor | None,
         queue: Tensor | None,
         window: Window | None,
+        groups: Tensor | None,
     ) -> Batch:
         call = f"{type(self).__name__}(z1, z2)"
         require_views(call, z1, z2, queue)
@@ -194,7 +205,13 @@ class Objective(nn.Module, ABC):
                 f"pair{'s' if self.least > 1 else ''}; received {n}."
             ),
         )
-        for what, given in (("labels", labels), ("queue", queue)):
+        for what, given in (("labels", labels), ("queue", queue), ("groups", groups)):
+            need(
+                given is not None or what not in self.needs,
+                lambda what=what: (
+                    f"`{type(self).__name__}(z1, z2, {what})` needs `{what}`; received none."
+                ),
+            )
             need(
                 given is None or what in self.takes,
                 lambda what=what, given=given: (
@@ -204,6 +221,7 @@ class Objective(nn.Module, ABC):
                 ),
             )
         require_labels(call, labels, n)
+        require_labels(call, groups, n, "group")
         name = type(self).__name__
         start, stop = (0, n) if window is None else _range(name, window, n)
         need(
@@ -213,7 +231,7 @@ class Objective(nn.Module, ABC):
                 f"window ({start}, {stop}) of {n} for one that reduces over {self.reduces}."
             ),
         )
-        batch = Batch(z1, z2, labels, queue, (start, stop))
+        batch = Batch(z1, z2, labels, queue, (start, stop), groups)
         dtypes = {z.dtype for z in views.values() if z is not None}
         if dtypes == {torch.float32} or dtypes == {torch.float64}:
             return batch
@@ -280,13 +298,13 @@ def require_views(call: str, z1: Tensor, z2: Tensor | None, queue: Tensor | None
     require_finite(call, z1=z1, z2=z2, queue=queue)
 
 
-def require_labels(call: str, labels: Tensor | None, n: int) -> None:
-    """Refuse labels that are not one integer for each of n pairs."""
+def require_labels(call: str, labels: Tensor | None, n: int, what: str = "label") -> None:
+    """Refuse labels (or groups) that are not one integer for each of n pairs."""
     fits = isinstance(labels, Tensor) and not labels.is_floating_point() and labels.shape == (n,)
     need(
         labels is None or fits,
         lambda: (
-            f"`{call}` needs one integer label for each of {n} pairs; "
+            f"`{call}` needs one integer {what} for each of {n} pairs; "
             f"received {getattr(labels, 'dtype', type(labels).__name__)} of shape "
             f"{tuple(getattr(labels, 'shape', ()))}."
         ),

@@ -1,6 +1,6 @@
 """Log-sum-exp over candidates in tiles, never the whole matrix; and which candidates count."""
 
-from chiaroscuro.pairwise.blocks import recomputed
+from chiaroscuro.pairwise.blocks import recomputed, rows_at_once
 from chiaroscuro.pairwise.layout import Layout
 from chiaroscuro.pairwise.logsumexp import log_sum_exp
 from chiaroscuro.pairwise.negatives import (
@@ -22,4 +22,5 @@ __all__ = [
     "SameView",
     "log_sum_exp",
     "recomputed",
+    "rows_at_once",
 ]

@@ -18,7 +18,7 @@ from chiaroscuro.kernels import Kernel
 from chiaroscuro.numerics import full_precision, transformed
 from chiaroscuro.pairwise.layout import Layout
 
-__all__ = ["by_blocks", "recomputed"]
+__all__ = ["by_blocks", "recomputed", "rows_at_once"]
 
 ENTRIES = 1 << 22
 """Entries of a block on the CPU: 16 MB in float32."""
@@ -26,7 +26,17 @@ ENTRIES_ON_DEVICE = 1 << 26
 """Entries of a block on an accelerator: all pairs of 4096 samples at once."""
 
 
-def by_blocks(kernel: Kernel, z: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
+def rows_at_once(z: Tensor, columns: int) -> int:
+    """How many rows of z to compare with so many columns in one block, by the kind of device."""
+    if transformed():
+        return max(1, len(z))
+    entries = ENTRIES if z.device.type == "cpu" else ENTRIES_ON_DEVICE
+    return max(1, entries // max(1, columns))
+
+
+def by_blocks(
+    kernel: Kernel, z: Tensor, layout: Layout, groups: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Pairs, sums and gap of `log_sum_exp`."""
     start, stop = layout.window
     pairs = z.new_empty(0)
@@ -37,7 +47,7 @@ def by_blocks(kernel: Kernel, z: Tensor, layout: Layout) -> tuple[Tensor, Tensor
         sums = pairs.new_full((layout.anchors, stop - start), -torch.inf)
     else:
         pieces = _pieces(z, layout)
-        block = lambda k, z: _sums(kernel, z, layout, *pieces[k])
+        block = lambda k, z: _sums(kernel, z, layout, groups, *pieces[k])
         sums = recomputed(block, len(pieces), z, kernel.parameters()).view(layout.anchors, -1)
     if layout.positive and layout.views == 2:
         empty = others + layout.queue == 0
@@ -97,8 +107,7 @@ def _pieces(z: Tensor, layout: Layout) -> list[tuple[int, int, int]]:
     """(view, start, stop) of the anchors of each block."""
     start, stop = layout.window
     columns = layout.n * (layout.own_view + layout.other_view) + layout.queue
-    entries = ENTRIES if z.device.type == "cpu" else ENTRIES_ON_DEVICE
-    step = stop - start if transformed() else max(1, entries // columns)
+    step = rows_at_once(z, columns)
     return [
         (view, i, min(i + step, stop))
         for view in range(layout.anchors)
@@ -106,7 +115,15 @@ def _pieces(z: Tensor, layout: Layout) -> list[tuple[int, int, int]]:
     ]
 
 
-def _sums(kernel: Kernel, z: Tensor, layout: Layout, view: int, start: int, stop: int) -> Tensor:
+def _sums(
+    kernel: Kernel,
+    z: Tensor,
+    layout: Layout,
+    groups: Tensor | None,
+    view: int,
+    start: int,
+    stop: int,
+) -> Tensor:
     """log of the sum over all candidates but the partner, for some anchors of one view."""
     n, ranges = layout.n, []
     sample = torch.arange(n, device=z.device)
@@ -124,5 +141,8 @@ def _sums(kernel: Kernel, z: Tensor, layout: Layout, view: int, start: int, stop
         z[ranges[0][0] : ranges[-1][1]] if whole else torch.cat([z[i:j] for i, j in ranges])
     )
     log_k = kernel.log(z[view * n + start : view * n + stop], candidates)
-    left_out = sample[start:stop, None] == torch.cat(samples)
+    others = torch.cat(samples)
+    left_out = sample[start:stop, None] == others
+    if groups is not None:  # rows of a queue belong to none
+        left_out = left_out | ((groups[start:stop, None] == groups[others]) & (others >= 0))
     return torch.logsumexp(log_k.masked_fill(left_out, -torch.inf), dim=1)

@@ -51,7 +51,9 @@ FAINT = -69.0
 """Shares of a sum below exp(-69) = 1e-30 count as that: denormal numbers would cost much more."""
 
 
-def log_sum_exp(kernel: Kernel, z: Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
+def log_sum_exp(
+    kernel: Kernel, z: Tensor, layout: Layout, groups: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """log k of each pair, and log of the sum of k over the candidates of each anchor.
 
         pairs_i = log k(z_i, z_i+)
@@ -61,6 +63,8 @@ def log_sum_exp(kernel: Kernel, z: Tensor, layout: Layout) -> tuple[Tensor, Tens
         kernel: tiled if all its parts are a `Leaf`, else by blocks of `kernel.log`.
         z: the stacked rows, (rows, d), in float32 or float64.
         layout: which rows are anchors, and which are candidates of which.
+        groups: one integer per sample; candidates of the anchor's own group are left out, but for
+            its partner. By blocks, at a few times the cost of the tiles.
 
     Returns:
         `pairs`, one number per sample of the window (none if there is one view), always from
@@ -77,8 +81,8 @@ def log_sum_exp(kernel: Kernel, z: Tensor, layout: Layout) -> tuple[Tensor, Tens
         cheng2024infcl
     """
     parts = kernel.parts(z.shape[1])
-    if not (readable(z) and all(part.is_leaf for part in parts)):
-        return by_blocks(kernel, z, layout)
+    if groups is not None or not (readable(z) and all(part.is_leaf for part in parts)):
+        return by_blocks(kernel, z, layout, groups)
     features = [part.features(z) for part in parts]
     if is_plain(parts, features, layout):
         return dense(features[0].rows, features[0].rate, layout)
