@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         dynamics,
         engine,
         exporting,
+        finetuning,
         graphs,
         kernels,
         labs,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from chiaroscuro.engine.estimator import ContrastiveEmbedding
     from chiaroscuro.errors import ChiaroError, InputError
     from chiaroscuro.exporting import export, load_pretrained, save_pretrained
+    from chiaroscuro.finetuning import finetune
     from chiaroscuro.kernels import (
         Adaptive,
         Balanced,
@@ -138,6 +140,8 @@ __all__ = [
     "evaluate",
     "export",
     "exporting",
+    "finetune",
+    "finetuning",
     "graphs",
     "kernels",
     "labs",
@@ -172,12 +176,14 @@ _HOME = {
     "tuning": "tune",
     "verbs": "diagnose evaluate report",
     "exporting": "export load_pretrained save_pretrained",
+    "finetuning": "finetune",
 }
 _ALGEBRA = ("kernels", "pairwise", "objectives")
 _ROOMS = {
     *("errors", "numerics", "spec", "measures", "artifacts", "data", "views", "models"),
     *("kernels", "pairwise", "objectives", "graphs", "dynamics", "diagnostics", "engine", "labs"),
     "exporting",
+    "finetuning",
     "tuning",
 }
 _WHERE = {name: room for room, names in _HOME.items() for name in names.split()}

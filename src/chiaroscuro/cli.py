@@ -175,6 +175,15 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     )
     evaluate.add_argument("subject", metavar="RUN|FILE.npz", help="run folder or embeddings file")
     evaluate.add_argument("--template", metavar="TEXT", help=f"{_TEMPLATE} (for a run only)")
+    evaluate.add_argument(
+        "--data",
+        dest="on",
+        metavar="SPEC",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="data to evaluate a run on, one set or several (those of the run)",
+    )
     _add_json(evaluate)
 
     diagnose = _verb(
@@ -233,6 +242,46 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         action="store_false",
         help="leave the evaluation out of the model card",
     )
+
+    finetune = _verb(
+        verbs,
+        "finetune",
+        "Train a pretrained network on labels, beside a linear probe and training from scratch",
+        _finetune,
+    )
+    finetune.add_argument(
+        "subject", metavar="RUN|WEIGHTS", help="run, folder of save_pretrained, or file of weights"
+    )
+    finetune.add_argument(
+        "--data", metavar="SPEC", required=True, help="data with labels and a held-out split"
+    )
+    finetune.add_argument(
+        "--out", metavar="DIR", required=True, help="folder for results; a stopped one goes on"
+    )
+    finetune.add_argument(
+        "--encoder", metavar="SPEC", help="network that a file of weights is for: ResNet(depth=18)"
+    )
+    finetune.add_argument(
+        "--partial", action="store_true", help="take weights of a file that fit in part"
+    )
+    finetune.add_argument(
+        "--fractions", metavar="F", type=float, nargs="+", help="of the labels (0.01 0.1 1)"
+    )
+    finetune.add_argument("--seeds", metavar="N", type=int, help="repetitions of each (3)")
+    finetune.add_argument("--steps", metavar="N", type=int, help="of the optimiser (500)")
+    finetune.add_argument("--batch", metavar="N", type=int, help="rows of a step (64)")
+    finetune.add_argument("--lr", metavar="F", type=float, help="learning rate of the head (0.001)")
+    finetune.add_argument(
+        "--layers", metavar="N", type=int, help="layers that learn, from the output (0: all)"
+    )
+    finetune.add_argument(
+        "--layer-decay",
+        dest="layer_decay",
+        metavar="F",
+        type=float,
+        help="factor on the rate from a layer to the one below (0.75)",
+    )
+    _add_json(finetune)
 
     view = _verb(verbs, "view", "Serve the report page live, on this machine only", _view)
     view.add_argument("folder", metavar="DIR", nargs="?", default=".", help="folder of runs (.)")
@@ -539,6 +588,8 @@ def _evaluate(call: argparse.Namespace) -> int:
     from chiaroscuro.diagnostics import table
     from chiaroscuro.verbs import evaluate
 
+    if call.on:
+        return _evaluate_on(evaluate(call.subject, template=call.template, on=call.on), call.json)
     found = evaluate(call.subject, template=call.template)
     if skipped := found["protocol"].get("skipped"):
         print(skipped, file=sys.stderr)
@@ -548,6 +599,43 @@ def _evaluate(call: argparse.Namespace) -> int:
         print(json.dumps(found, indent=2))
     else:
         print(table(found))
+    return 0
+
+
+def _evaluate_on(found: dict[str, Any], as_json: bool) -> int:
+    """Print what `evaluate` found on each of several data sets."""
+    import json
+
+    from chiaroscuro.diagnostics import table
+
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return 0
+    for name, one in found.items():
+        print(f"{name}\n{table(one)}\n")
+    return 0
+
+
+def _finetune(call: argparse.Namespace) -> int:
+    import json
+
+    from chiaroscuro.finetuning import FinetuneSettings, finetune
+
+    names = ("steps", "batch", "lr", "layer_decay", "layers", "seeds")
+    given = {name: getattr(call, name) for name in names if getattr(call, name) is not None}
+    if call.fractions:
+        given["fractions"] = tuple(call.fractions)
+    found = finetune(
+        call.subject,
+        call.data,
+        call.out,
+        FinetuneSettings(**given),
+        encoder=call.encoder,
+        partial=call.partial,
+        progress=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    print(json.dumps(found.json(), indent=2) if call.json else found)
+    print(f"finetune: {found.folder}", file=sys.stderr)
     return 0
 
 

@@ -112,6 +112,7 @@ def evaluate(
     probes: Sequence[str] = ("ridge", "sgd"),
     template: str | None = None,
     *,
+    on: Sequence[Any] = (),
     data: Any = None,
     encoder: Any = None,
     second_encoder: Any = None,
@@ -130,11 +131,14 @@ def evaluate(
         probes: of "ridge", "logistic" and "sgd".
         template: of a run, a class as a text, such as "a photo of a {}", for zero-shot
             classification; None is the name alone.
+        on: of a run, several data sets to evaluate it on, each as `open_data` takes it; none is
+            those of the run.
         data, encoder, second_encoder, projector, predictor, objective, view, second_view: objects
             that a run was trained with and cannot make again by itself.
 
     Returns:
-        `{"protocol": ..., "results": ...}`, as `diagnostics.evaluate` describes it.
+        `{"protocol": ..., "results": ...}`, as `diagnostics.evaluate` describes it; with `on` a
+        dictionary of these, by the name of the data set.
 
     Example:
         >>> import numpy as np
@@ -156,7 +160,7 @@ def evaluate(
         second_view=second_view,
     )
     if not is_run(subject):
-        _require_none("evaluate", objects)
+        _require_none("evaluate", objects | _given(on=on or None))
         need(
             template is None,
             lambda: f"`--template {template}` needs a run; `{subject}` holds its prompts.",
@@ -168,6 +172,8 @@ def evaluate(
     from chiaroscuro import engine
 
     run = _opened(subject, objects)
+    if on:
+        return _on_each(run, on, probes, template or "{}")
     embeddings = engine.embed(run, template=template or "{}")
     about = {"subject": run.name if run.run is None else str(run.run.folder)}
     about["weights"] = run.weights
@@ -175,6 +181,31 @@ def evaluate(
     if run.run is not None:
         run.run.write_evaluation(made)
     return made
+
+
+def _on_each(run: Any, on: Sequence[Any], probes: Sequence[str], template: str) -> dict[str, Any]:
+    """Evaluate a run on several data sets, each opened, embedded and let go in turn."""
+    from chiaroscuro import data, diagnostics, engine
+
+    need(
+        not isinstance(on, str),
+        lambda: f"`evaluate(on)` needs a list of data sets; received the text `{on}`.",
+    )
+    about = {"subject": run.name if run.run is None else str(run.run.folder)}
+    about["weights"] = run.weights
+    found: dict[str, Any] = {}
+    for one in on:
+        source = one if isinstance(one, str) else data.open_data(one)
+        name = source if isinstance(source, str) else source.name
+        while name in found:
+            name += "'"
+        try:
+            embeddings = engine.embed(run, source, template=template)
+            made = diagnostics.evaluate(embeddings, probes)
+        except InputError as error:
+            raise InputError(f"`{name}`, data set {len(found) + 1} of {len(on)}: {error}") from None
+        found[name] = _with_protocol(made, {**about, "data": name}, embeddings)
+    return found
 
 
 def _with_protocol(made: Any, about: dict[str, str], embeddings: Any) -> Any:

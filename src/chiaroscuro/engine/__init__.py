@@ -42,6 +42,7 @@ from chiaroscuro.engine.settings import (
     ViewSettings,
 )
 from chiaroscuro.engine.snapshots import snapshots
+from chiaroscuro.engine.state import device_of
 from chiaroscuro.engine.stream import Iterated, Steps, view_batches
 from chiaroscuro.engine.suggestion import Suggestion, suggest
 from chiaroscuro.engine.training import train
@@ -85,6 +86,7 @@ __all__ = [
     "constant",
     "continued",
     "cosine",
+    "device_of",
     "distributed_loss",
     "embed",
     "examine",

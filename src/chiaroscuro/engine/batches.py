@@ -124,6 +124,14 @@ class Pairs:
         x1, x2 = (self._view(batch, epoch, side)[0] for side, batch in enumerate(batches))
         return x1, x2
 
+    def side(self, indices: NDArray[np.int64], epoch: int, side: int = 0) -> Tensor:
+        """Return one view of these samples, row by row: that of a side."""
+        if self.fresh:
+            batch = self.data.draw(indices, seed=self.seed, epoch=epoch, view=side)
+        else:
+            batch = self.data[indices]
+        return self._view(batch, epoch, side)[0]
+
     def crops(self, indices: NDArray[np.int64], epoch: int) -> list[Tensor]:
         """Return the further views of these samples, beyond the first two: those of `MultiCrop`."""
         if not isinstance(self.first, MultiCrop):
