@@ -95,7 +95,7 @@ def test_the_same_again_and_from_where_it_stopped(run, tmp_path):
     data = str(run[1] / "x.npz")
     whole = finetune(folder, data, tmp_path / "a", FEW)
     assert len(whole.rows) == 2 * 2 * 3
-    assert [row["n_labels"] for row in whole.rows[::6]] == [9, 40]
+    assert [row["n_labels"] for row in whole.rows[::6]] == [10, 40]
     again = finetune(folder, data, None, FEW)
     assert again.rows == whole.rows
     pieces = json.loads((tmp_path / "a" / "pieces.json").read_text())
