@@ -37,14 +37,22 @@ from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.kernels import Concat, Cosine, Dot, Gaussian, Laplace, Learnable, Sum
 from chiaroscuro.objectives import (
     BYOL,
+    DINO,
+    NNCLR,
     AlignUniform,
     BarlowTwins,
+    Debiased,
     Generalised,
+    Grouped,
     InfoNCE,
+    Matryoshka,
     Objective,
     OnDims,
+    SigLIP,
+    SimSiam,
     SpectralContrastive,
     SupCon,
+    SwAV,
     VICReg,
     Weighted,
 )
@@ -91,6 +99,16 @@ CASES: dict[str, Callable[[], Objective]] = {
     "BarlowTwins": BarlowTwins,
     "SpectralContrastive": SpectralContrastive,
     "AlignUniform": AlignUniform,
+    "SigLIP": lambda: SigLIP(Cosine(Learnable(0.3)), bias=-1.0),
+    "SigLIP, groups": lambda: Grouped(SigLIP(Cosine(0.3), bias=-1.0)),
+    "InfoNCE, groups": lambda: Grouped(InfoNCE(Gaussian(Learnable(0.5)))),
+    "Debiased": lambda: Debiased(Cosine(Learnable(0.5)), prior=0.2, beta=0.5),
+    "Matryoshka": lambda: Matryoshka(InfoNCE(Cosine(Learnable(0.5))), (2, 4)),
+    "NNCLR queue": NNCLR,
+    "SimSiam": SimSiam,
+    "DINO": DINO,
+    "DINO sinkhorn": lambda: DINO(centring="sinkhorn"),
+    "SwAV": SwAV,
 }
 
 
@@ -113,7 +131,7 @@ class Batch:
         generator = torch.Generator().manual_seed(2)
         n, me = sum(counts), rank()
         self.x1, self.x2 = torch.randn(2, n, D_IN, dtype=dtype, generator=generator)
-        self.labels = torch.arange(n) // 2 % 2 if "SupCon" in case else None
+        self.labels = torch.arange(n) // 2 % 2 if "SupCon" in case or "groups" in case else None
         self.queue = (
             torch.randn(7, D, dtype=dtype, generator=generator) if "queue" in case else None
         )

@@ -32,8 +32,8 @@ class DINO(Objective):
     `train` calls it. It is state, saved with the run, and not part of the notation.
 
     Relations: before it has seen a batch the centre is 0. With `centring="sinkhorn"` and equal
-    temperatures the mean of both directions is `SwAV`. A constant added to all scores of a sample
-    changes nothing.
+    temperatures the mean of both directions is `SwAV`. With `centring="mean"` a constant added to
+    all scores of a sample changes nothing.
 
     Args:
         tau: temperature of the student, 0.1 [caron2021dino, Sec. 3.2].
