@@ -114,7 +114,11 @@ def header(
         enabled=enabled,
         z1_wants=enabled and z1.requires_grad,
         z2_wants=enabled and z2 is not None and z2.requires_grad,
-        parameters=sum(float(p.detach().double().sum()) for p in objective.parameters()),
+        parameters=sum(
+            float(p.detach().double().sum())
+            for p in objective.parameters()
+            if p.device.type == "cpu"  # an accelerator would have to be waited for
+        ),
     )
 
 

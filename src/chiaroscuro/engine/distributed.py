@@ -9,13 +9,16 @@ refuse it, with the same sentence: nobody waits for someone who has left.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -38,8 +41,12 @@ from chiaroscuro.numerics import wide
 from chiaroscuro.objectives import Objective
 
 __all__ = [
+    "Passenger",
+    "Spread",
+    "aboard",
     "agree_on_step",
     "average_gradients",
+    "backends",
     "barrier",
     "distributed_loss",
     "gather_rows",
@@ -51,7 +58,9 @@ __all__ = [
     "on_every_rank",
     "rank",
     "require_alike",
+    "require_device",
     "share_buffers",
+    "spread_loss",
     "sum_over_ranks",
     "world_size",
 ]
@@ -154,44 +163,115 @@ def distributed_loss(
             f'`distributed_loss(gradients)` needs "averaged" or "summed"; received {gradients!r}.'
         ),
     )
+    return spread_loss(objective, z1, z2, labels, queue, gradients, True, group).loss
+
+
+class Spread(NamedTuple):
+    """What `spread_loss` gives."""
+
+    loss: Tensor
+    """With its gradient; its value is the loss, or this rank's share of it."""
+    z1: Tensor | None
+    """The rows of all ranks, without gradient; None where the objective needs only its own."""
+    z2: Tensor | None
+
+
+def spread_loss(
+    objective: Objective,
+    z1: Tensor,
+    z2: Tensor | None = None,
+    labels: Tensor | None = None,
+    queue: Tensor | None = None,
+    gradients: str = "averaged",
+    whole: bool = False,
+    group: Group = None,
+) -> Spread:
+    """Return the loss of `distributed_loss` and the rows it gathered, in one message each way.
+
+    Forward, one gather carries what each rank says of its input, the rows of both views and their
+    labels. Backward, one reduce-scatter adds up the gradients of the rows and of the objective's
+    parameters, which are then those of the loss on every rank; an objective over the batch needs
+    none. Only the first call, and one with more rows than any before it, sends a second message.
+
+    Args:
+        objective, z1, z2, labels, queue, gradients, group: as for `distributed_loss`.
+        whole: the value is the loss, by one more message; else this rank's share, of which the
+            sum over ranks is the loss, and which nobody waits for.
+    """
     ranks, me = world_size(group), rank(group)
     if ranks == 1:
-        return objective(z1, z2, labels, queue)
+        loss = objective(z1, z2, labels, queue)
+        return Spread(loss, z1.detach(), None if z2 is None else z2.detach())
+    own = objective.reduces == "samples"
     mine = _attempt(lambda: header(objective, z1, z2, labels, queue))
-    headers = [Header(*row) for row in _exchange(mine, Header(), group)]
+    alone: Tensor | Exception | None = None
+    if own and not isinstance(mine, Exception):  # before the message, which tells of its failure
+        n = len(z1)
+        alone = _attempt(lambda: objective(z1, z2, labels, queue) if n else _nothing(z1, z2))
+        mine = alone if isinstance(alone, Exception) else mine
+    parcel = None if own or isinstance(mine, Exception) else _parcel(z1, z2, labels)
+    headers, received = _told(mine, parcel, group)
     agree(headers)
     counts = [int(header.n) for header in headers]
-    z1, z2 = _joined(z1, headers, "z1"), None if z2 is None else _joined(z2, headers, "z2")
-    if objective.reduces != "samples":
-        z1, z2 = _gathered_views(z1, z2, counts, objective.reduces == "batch", group)
-        labels = None if labels is None else _gathered(labels.to(z1.device), counts, group)
-    share = _attempt(lambda: _share(objective, (z1, z2, labels, queue), counts, me))
-    value = share if isinstance(share, Exception) else [float(share.detach())]
-    shares = _exchange(value, [0.0], group)
-    return _Whole.apply(
-        share, math.fsum(s for (s,) in shares), ranks if gradients == "averaged" else 1
-    )
+    if isinstance(alone, Tensor):
+        need_pairs(objective, counts)
+        share: Tensor | Exception = alone * (counts[me] / sum(counts))
+        seen: tuple[Tensor | None, Tensor | None] = (None, None)
+    else:
+        z1, z2 = _joined(z1, headers, "z1"), None if z2 is None else _joined(z2, headers, "z2")
+        views, everyone = _unpacked(received, z1, z2, labels, counts)
+        alike = objective.reduces == "batch"
+        names, parameters = [], []
+        if torch.is_grad_enabled():
+            wanted = [(k, p) for k, p in objective.named_parameters() if p.requires_grad]
+            names, parameters = [k for k, _ in wanted], [p for _, p in wanted]
+        rows = _side_by_side(z1, z2)
+        all_rows, *through = _Gather.apply(rows, views, counts, alike, group, *parameters)
+        w1, w2 = (all_rows, None) if z2 is None else all_rows.chunk(2, dim=1)
+        seen = w1.detach(), None if w2 is None else w2.detach()
+        batch = w1, w2, everyone, queue
+        known = dict(zip(names, through, strict=True))
+        share = _attempt(lambda: _share(objective, batch, counts, me, known))
+    if whole:
+        value = share if isinstance(share, Exception) else [float(share.detach())]
+        total: float | None = math.fsum(s for (s,) in _exchange(value, [0.0], group))
+    elif isinstance(share, Exception):
+        raise share  # every rank sees the same rows, and refuses them alike
+    else:
+        total = None
+    return Spread(_Whole.apply(share, total, ranks if gradients == "averaged" else 1), *seen)
 
 
 LossInputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
 
 
-def _share(objective: Objective, batch: LossInputs, counts: list[int], me: int) -> Tensor:
+def _share(
+    objective: Objective,
+    batch: LossInputs,
+    counts: list[int],
+    me: int,
+    parameters: dict[str, Tensor],
+) -> Tensor:
     """What this rank adds to the loss: the shares of all ranks sum to it."""
-    n, total = counts[me], sum(counts)
-    if objective.reduces == "samples":
-        need(
-            total >= objective.least,
-            lambda: (
-                f"`{CALL}` needs at least {objective.least} pairs on all {len(counts)} ranks "
-                f"together; received {total}."
-            ),
-        )
-        return objective(*batch) * (n / total) if n else _nothing(*batch[:2])
+    call = partial(torch.func.functional_call, objective, parameters) if parameters else None
     if objective.reduces == "anchors":
         start = sum(counts[:me])
-        return objective(*batch, window=(start, start + n))
-    return objective(*batch) / len(counts)
+        window = (start, start + counts[me])
+        if call is None:
+            return objective(*batch, window=window)
+        return call(batch, {"window": window})
+    return (objective(*batch) if call is None else call(batch)) / len(counts)
+
+
+def need_pairs(objective: Objective, counts: list[int]) -> None:
+    """Refuse fewer samples on all ranks together than an objective over samples needs."""
+    need(
+        sum(counts) >= objective.least,
+        lambda: (
+            f"`{CALL}` needs at least {objective.least} pairs on all {len(counts)} ranks "
+            f"together; received {sum(counts)}."
+        ),
+    )
 
 
 def _nothing(z1: Tensor, z2: Tensor | None) -> Tensor:
@@ -203,9 +283,9 @@ class _Whole(torch.autograd.Function):
     """The value of the whole loss, with the gradient of this rank's share times a factor."""
 
     @staticmethod
-    def forward(ctx: Any, share: Tensor, value: float, factor: int) -> Tensor:
+    def forward(ctx: Any, share: Tensor, value: float | None, factor: int) -> Tensor:
         ctx.factor = factor
-        return torch.full_like(share, value)
+        return share.clone() if value is None else torch.full_like(share, value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -213,35 +293,235 @@ class _Whole(torch.autograd.Function):
 
 
 class _Gather(torch.autograd.Function):
-    """The rows of all ranks; their gradient is summed over all ranks, and each takes its own.
+    """The rows of all ranks, and the parameters of the objective that will see them.
 
-    Where every rank computes the same share, it knows the sum without asking.
+    Backward, one reduce-scatter sums the gradients of the rows, of which each rank takes its own,
+    and those of the parameters, of which each takes the mean. Where every rank computes the same
+    share, it knows both without asking.
     """
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, counts: list[int], alike: bool, group: Group) -> Tensor:
+    def forward(
+        ctx: Any,
+        rows: Tensor,
+        everyone: Tensor,
+        counts: list[int],
+        alike: bool,
+        group: Group,
+        *parameters: Tensor,
+    ) -> tuple[Tensor, ...]:
         ctx.counts, ctx.alike, ctx.group, ctx.dtype = counts, alike, group, rows.dtype
-        return wide(_gathered(rows, counts, group))
+        ctx.shapes = [(p.shape, p.dtype) for p in parameters]
+        ctx.set_materialize_grads(False)
+        gathered = wide(everyone)
+        gathered = gathered.clone() if gathered is everyone else gathered
+        ctx.like = gathered.new_empty(0), gathered.shape
+        return gathered, *(p.view_as(p) for p in parameters)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        me = rank(ctx.group)
-        own = slice(sum(ctx.counts[:me]), sum(ctx.counts[: me + 1]))
-        g, factor = (grads[0], len(ctx.counts)) if ctx.alike else (_summed(grads[0], ctx.group), 1)
-        return (g[own] * factor).to(ctx.dtype), None, None, None
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        me, counts = rank(ctx.group), ctx.counts
+        like, shape = ctx.like
+        g = like.new_zeros(shape) if grads[0] is None else grads[0]
+        if ctx.alike:
+            own = slice(sum(counts[:me]), sum(counts[: me + 1]))
+            return (g[own] * len(counts)).to(ctx.dtype), *[None] * 4, *grads[1:]
+        mine, means = _shared_out(g, counts, list(grads[1:]), ctx.shapes, ctx.group)
+        return mine.to(ctx.dtype), *[None] * 4, *means
 
 
-def _gathered_views(
-    z1: Tensor, z2: Tensor | None, counts: list[int], alike: bool, group: Group
-) -> tuple[Tensor, Tensor | None]:
-    """Both views in one message, so that no two ranks can mistake their order."""
+def _shared_out(
+    g: Tensor,
+    counts: list[int],
+    grads: list[Tensor | None],
+    shapes: list[tuple[torch.Size, torch.dtype]],
+    group: Group,
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Return this rank's rows of a gradient summed over ranks, and the means of others' gradients.
+
+    Each rank's part of the message holds its rows, then all of the others, then how many ranks
+    have each of them.
+    """
+    ranks, width, most = len(counts), math.prod(g.shape[1:]), max(counts)
+    dtype = functools.reduce(torch.promote_types, [kind for _, kind in shapes], g.dtype)
+    place = _place(g, group)
+    flat = [
+        torch.zeros(shape.numel(), dtype=dtype, device=place)
+        if t is None
+        else t.detach().reshape(-1).to(place, dtype)
+        for t, (shape, _) in zip(grads, shapes, strict=True)
+    ]
+    has = torch.tensor([float(t is not None) for t in grads], dtype=dtype, device=place)
+    tail = torch.cat([*flat, has]) if grads else has
+    message = torch.zeros(ranks, most * width + len(tail), dtype=dtype, device=place)
+    for r, rows in enumerate(g.detach().split(counts)):
+        message[r, : rows.numel()] = rows.reshape(-1).to(place, dtype)
+    message[:, most * width :] = tail
+    mine = message.new_empty(message.shape[1])
+    _REDUCE_SCATTER(mine, message.view(-1), group=group)
+    n = counts[rank(group)]
+    own = mine[: n * width].view(n, *g.shape[1:]).to(g.device, g.dtype)
+    if not grads:
+        return own, []
+    *sums, have = mine[most * width :].split([*[len(t) for t in flat], len(grads)])
+    means = [
+        (t / ranks).view(shape).to(g.device, kind) if present else None
+        for t, (shape, kind), present in zip(sums, shapes, _truths(have, grads), strict=True)
+    ]
+    return own, means
+
+
+def _truths(have: Tensor, grads: list[Tensor | None]) -> list[bool]:
+    """Which gradients any rank has; an accelerator is not asked where this rank has them all."""
+    if all(t is not None for t in grads):
+        return [True] * len(grads)
+    return [bool(x) for x in have.tolist()]
+
+
+_REDUCE_SCATTER = getattr(dist, "reduce_scatter_single", None) or getattr(
+    dist, "reduce_scatter_tensor", None
+)
+_ALL_GATHER = getattr(dist, "all_gather_single", None) or getattr(
+    dist, "all_gather_into_tensor", None
+)
+"""Under the names of this version of torch."""
+
+
+# ---- one message for the rows of a loss ----
+
+
+def _side_by_side(z1: Tensor, z2: Tensor | None) -> Tensor:
+    """Both views as one matrix, so that no two ranks can mistake their order."""
     if z2 is None:
-        return _Gather.apply(z1, counts, alike, group), None
+        return z1
     common = torch.promote_types(z1.dtype, z2.dtype)
-    rows = torch.cat([z1.to(common), z2.to(common)], dim=1)
-    z1, z2 = _Gather.apply(rows, counts, alike, group).chunk(2, dim=1)
-    return z1, z2
+    return torch.cat([z1.to(common), z2.to(common)], dim=1)
+
+
+def _parcel(z1: Tensor, z2: Tensor | None, labels: Tensor | None) -> Tensor:
+    """The bytes of a rank's rows, then those of its labels."""
+    rows = _side_by_side(z1.detach(), None if z2 is None else z2.detach()).contiguous()
+    parts = [rows.view(-1).view(torch.uint8)]
+    if labels is not None:
+        parts.append(labels.to(rows.device, torch.int64).contiguous().view(-1).view(torch.uint8))
+    return torch.cat(parts)
+
+
+def _unpacked(
+    received: Tensor,
+    z1: Tensor,
+    z2: Tensor | None,
+    labels: Tensor | None,
+    counts: list[int],
+) -> tuple[Tensor, Tensor | None]:
+    """The rows and the labels of all ranks, in rank order."""
+    dtype = z1.dtype if z2 is None else torch.promote_types(z1.dtype, z2.dtype)
+    d = z1.shape[1] * (1 if z2 is None else 2)
+    width = d * dtype.itemsize
+    bounds = [n * width for n in counts]
+    rows = torch.cat([part[:end] for part, end in zip(received, bounds, strict=True)])
+    rows = rows.to(z1.device).view(dtype).view(sum(counts), d)
+    if labels is None:
+        return rows, None
+    marks = torch.cat(
+        [part[a : a + 8 * n] for part, a, n in zip(received, bounds, counts, strict=True)]
+    )
+    return rows, marks.to(z1.device).view(torch.int64)
+
+
+class _Line:
+    """What the ranks of a group have agreed on: how many bytes each sends with its header."""
+
+    def __init__(self, group: Any) -> None:
+        self.group, self.capacity = group, 0
+
+
+_LINES: list[_Line] = []
+
+
+def _line(group: Group) -> _Line:
+    """The line of a group, which begins anew with it: no two groups are mistaken for another."""
+    chosen = dist.group.WORLD if group is None else group
+    for line in _LINES:
+        if line.group is chosen:
+            return line
+    del _LINES[:-7]
+    _LINES.append(_Line(chosen))
+    return _LINES[-1]
+
+
+class Passenger:
+    """A number that travels with the next header, and the largest of those of all ranks."""
+
+    def __init__(self, note: int) -> None:
+        self.note = note
+        self.heard: int | None = None
+        """None while no header has been sent."""
+
+
+_ABOARD: list[Passenger] = []
+
+
+@contextmanager
+def aboard(note: int) -> Iterator[Passenger]:
+    """Send a number along with what the loss says inside: every rank hears the largest.
+
+    Args:
+        note: this rank's, from 0.
+
+    Example:
+        >>> with aboard(3) as passenger:
+        ...     pass
+        >>> passenger.heard is None
+        True
+    """
+    _ABOARD.append(Passenger(note))
+    try:
+        yield _ABOARD[-1]
+    finally:
+        _ABOARD.pop()
+
+
+def _told(
+    mine: Header | Exception, parcel: Tensor | None, group: Group
+) -> tuple[list[Header], Tensor]:
+    """The headers and the padded parcels of all ranks; an error of any of them is raised on all.
+
+    On the CPU both travel in one message of a size that was agreed on before; where a parcel does
+    not fit, all send again, larger. On an accelerator headers go through the host, which then
+    waits for no kernel, and parcels from device to device.
+    """
+    passenger = _ABOARD[-1] if _ABOARD else None
+    note = 0 if passenger is None or passenger.heard is not None else passenger.note
+    size = 0 if parcel is None else len(parcel)
+    blank = [0.0, 0.0, *Header()]
+    row = mine if isinstance(mine, Exception) else [size, note, *mine]
+    line = _line(group)
+    on_device = parcel is not None and _place(parcel, group).type != "cpu"
+    capacity = 0 if on_device else line.capacity
+    fits = parcel is not None and size <= capacity
+    rows, received = _exchange_with(row, blank, parcel if fits else None, capacity, group)
+    if not on_device and any(needed > capacity for needed, *_ in rows):
+        line.capacity = capacity = int(max(needed for needed, *_ in rows))
+        received = _parcels(parcel, capacity, group)
+    elif on_device:
+        received = _parcels(parcel, int(max(needed for needed, *_ in rows)), group)
+    if passenger is not None and passenger.heard is None:
+        passenger.heard = int(max(row[1] for row in rows))
+    return [Header(*row[2:]) for row in rows], received
+
+
+def _parcels(parcel: Tensor | None, size: int, group: Group) -> Tensor:
+    """The parcels of all ranks, padded with zeros, (ranks, size)."""
+    place = torch.device("cpu") if parcel is None else _place(parcel, group)
+    padded = torch.zeros(size, dtype=torch.uint8, device=place)
+    if parcel is not None:
+        padded[: len(parcel)] = parcel.to(place)
+    everyone = padded.new_empty(world_size(group) * size)
+    if size:
+        _ALL_GATHER(everyone, padded, group=group)
+    return everyone.view(world_size(group), size)
 
 
 # ---- agreeing before anyone waits ----
@@ -366,14 +646,30 @@ def _exchange(
         blank: as many numbers, which such a rank sends.
         group: as above.
     """
+    return _exchange_with(numbers, blank, None, 0, _host(group))[0]
+
+
+def _exchange_with(
+    numbers: Iterable[float] | Exception,
+    blank: Sequence[float],
+    parcel: Tensor | None,
+    size: int,
+    group: Group,
+) -> tuple[list[list[float]], Tensor]:
+    """The same, with `size` bytes of every rank beside the numbers; zeros where there are none."""
     failed = numbers if isinstance(numbers, Exception) else None
     text = b"" if failed is None else _spoken(failed).encode()
     row = [len(text), *(blank if isinstance(numbers, Exception) else numbers)]
-    mine = torch.tensor([float(x) for x in row], dtype=torch.float64)
-    rows = _gathered(mine[None], [1] * world_size(group), group).tolist()
+    mine = torch.tensor([float(x) for x in row], dtype=torch.float64).view(torch.uint8)
+    message = torch.zeros(len(mine) + size, dtype=torch.uint8)
+    message[: len(mine)] = mine
+    if parcel is not None:
+        message[len(mine) : len(mine) + len(parcel)] = parcel.cpu()
+    everyone = _gathered(message[None], [1] * world_size(group), group)
+    rows = everyone[:, : len(mine)].contiguous().view(torch.float64).tolist()
     lengths = [int(row[0]) for row in rows]
     if not any(lengths):
-        return [row[1:] for row in rows]
+        return [row[1:] for row in rows], everyone[:, len(mine) :]
     spoken = _gathered(torch.tensor(list(text), dtype=torch.uint8), lengths, group)
     if failed is not None and not isinstance(failed, ChiaroError):
         raise failed
@@ -468,12 +764,43 @@ def average_gradients(parameters: Iterable[nn.Parameter], group: Group = None) -
     ranks = world_size(group)
     if ranks == 1 or not wanted:
         return
-    has = [p.grad is not None for p in wanted]
-    present = _exchange(has, has, group)
-    for p, present_somewhere in zip(wanted, map(any, zip(*present, strict=True)), strict=True):
-        if present_somewhere:
-            own = torch.zeros_like(p) if p.grad is None else p.grad
-            p.grad = _summed(own, group).div_(ranks)
+    has = torch.tensor([float(p.grad is not None) for p in wanted])
+    present: list[bool] = []
+    for bucket in _buckets(wanted):
+        kind, place = bucket[0].dtype, _place(bucket[0], group)
+        parts = [
+            (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1).to(place)
+            for p in bucket
+        ]
+        flags = [] if present else [has.to(place, kind)]
+        flat = torch.cat([*flags, *parts])
+        dist.all_reduce(flat, group=group)
+        if not present:
+            counted, flat = flat.tensor_split([len(wanted)])
+            present = [True] * len(wanted) if bool(has.all()) else [c > 0 for c in counted.tolist()]
+        for p, mean in zip(bucket, (flat / ranks).split([len(t) for t in parts]), strict=True):
+            p.grad = mean.view(p.shape).to(p.device)
+    for p, anywhere in zip(wanted, present, strict=True):
+        p.grad = p.grad if anywhere else None
+
+
+BUCKET = 25 << 20
+"""Bytes of gradients in a message, as in `DistributedDataParallel`."""
+
+
+def _buckets(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """Parameters of one type and device, as many as fill a message."""
+    buckets: list[list[nn.Parameter]] = []
+    latest: dict[Any, tuple[list[nn.Parameter], int]] = {}
+    for p in parameters:
+        kind, size = (p.dtype, p.device), p.numel() * p.element_size()
+        bucket, filled = latest.get(kind, ([], BUCKET))
+        if filled + size > BUCKET:
+            bucket, filled = [], 0
+            buckets.append(bucket)
+        bucket.append(p)
+        latest[kind] = bucket, filled + size
+    return buckets
 
 
 def share_buffers(module: nn.Module, group: Group = None) -> None:
@@ -486,7 +813,8 @@ def share_buffers(module: nn.Module, group: Group = None) -> None:
     buffers = [buffer.detach() for buffer in module.buffers()]
     if world_size(group) == 1 or not buffers:
         return
-    parcels = [buffer.reshape(-1).view(torch.uint8).to(_device(group)) for buffer in buffers]
+    place = _place(buffers[0], group)
+    parcels = [buffer.reshape(-1).view(torch.uint8).to(place) for buffer in buffers]
     shared = torch.cat(parcels)
     dist.broadcast(shared, group=group, group_src=0)
     for buffer, parcel in zip(buffers, shared.split([len(p) for p in parcels]), strict=True):
@@ -497,7 +825,7 @@ def _gathered(t: Tensor, counts: list[int], group: Group) -> Tensor:
     """The rows of all ranks, whose numbers are known; as bytes, which every backend can send."""
     width = math.prod(t.shape[1:])
     mine = t.detach().reshape(len(t), width).contiguous().view(torch.uint8)
-    padded = mine.new_zeros(max(counts), mine.shape[1], device=_device(group))
+    padded = mine.new_zeros(max(counts), mine.shape[1], device=_place(t, group))
     padded[: len(mine)] = mine
     everyone = padded.new_empty(len(counts), *padded.shape)
     dist.all_gather(list(everyone.unbind(0)), padded, group=group)
@@ -507,16 +835,38 @@ def _gathered(t: Tensor, counts: list[int], group: Group) -> Tensor:
 
 def _summed(t: Tensor, group: Group) -> Tensor:
     """The sum over ranks, as a new tensor."""
-    total = t.detach().to(_device(group), copy=True, memory_format=torch.contiguous_format)
+    total = t.detach().to(_place(t, group), copy=True, memory_format=torch.contiguous_format)
     dist.all_reduce(total, group=group)
     return total.to(t.device)
 
 
-def _device(group: Group) -> torch.device:
-    """Where the backend wants its tensors."""
-    if dist.get_backend(group) == "nccl":
-        return torch.device("cuda", torch.cuda.current_device())
-    return torch.device("cpu")
+def _place(t: Tensor, group: Group) -> torch.device:
+    """Where a tensor travels from: its own device if the group can send from there."""
+    kinds = dict(pair.split(":") for pair in dist.get_backend_config(group).split(","))
+    if t.device.type in kinds and (t.device.type == "cpu" or kinds[t.device.type] != "gloo"):
+        return t.device
+    if "cpu" in kinds:
+        return torch.device("cpu")
+    kind = next(iter(kinds))
+    return torch.device(kind, torch.accelerator.current_device_index())
+
+
+PATIENCE = timedelta(days=7)
+"""How long ranks wait for one that monitors or saves; one that has died is noticed at once."""
+
+_HOSTS: list[tuple[Any, Any]] = []
+
+
+def _host(group: Group) -> Group:
+    """The group that ranks agree in: for the default one, a patient group of its own, on the
+    host."""
+    if group is not None:
+        return group
+    for world, host in _HOSTS:
+        if world is dist.group.WORLD:
+            return host
+    _HOSTS[:] = [(dist.group.WORLD, dist.new_group(backend="gloo", timeout=PATIENCE))]
+    return _HOSTS[0][1]
 
 
 # ---- beginning and end ----
@@ -532,11 +882,54 @@ def joined_ranks() -> Iterator[None]:
     if world == 1 or not dist.is_available() or dist.is_initialized():
         yield
         return
-    cuda = torch.cuda.is_available()
-    if cuda:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("nccl" if cuda else "gloo")
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    kind = None if accelerator is None else accelerator.type
+    if kind is not None and backends(kind) != "gloo":
+        torch.accelerator.set_device_index(_local_device(kind))
+    dist.init_process_group(backends(kind))
     try:
         yield
     finally:
+        _LINES.clear()
+        _HOSTS.clear()
         dist.destroy_process_group()
+
+
+def backends(kind: str | None) -> str:
+    """Return the backends of a process group: tensors travel by that of their own device.
+
+    So the device of the settings decides, not what the machine has.
+
+    Args:
+        kind: of the accelerator that is here, such as "cuda"; None if there is none.
+
+    Example:
+        >>> backends("cuda"), backends(None)
+        ('cpu:gloo,cuda:nccl', 'gloo')
+    """
+    own = {"cuda": "nccl", "xpu": "xccl"}.get(kind or "")
+    return "gloo" if own is None else f"cpu:gloo,{kind}:{own}"
+
+
+def _local_device(kind: str) -> int:
+    """The device of this rank: one for each rank of a machine."""
+    local, devices = int(os.environ.get("LOCAL_RANK", "0")), torch.accelerator.device_count()
+    return require_device(kind, local, devices)
+
+
+def require_device(kind: str, local: int, devices: int) -> int:
+    """Refuse more ranks on a machine than it has devices; return the device of this one.
+
+    Args:
+        kind: of device.
+        local: the number of this rank on its machine, from 0.
+        devices: how many there are.
+    """
+    need(
+        local < devices,
+        lambda: (
+            f"Every rank of a machine needs a {kind} device of its own; this is rank {local} of "
+            f"the machine, and there are {devices}. Start `torchrun --nproc-per-node {devices}`."
+        ),
+    )
+    return local
