@@ -134,7 +134,7 @@ SIZES = np.array([7, 3, 12, 5, 9])
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize("buffer", [1, 4, 100])
 def test_blocks_are_seen_once_by_one_rank_each(world, buffer):
-    order = BlockOrder(Blocks(SIZES, buffer), batch=6)
+    order = BlockOrder(Blocks(SIZES, buffer), batch=6, lanes=world)
     assert len(order) == 6
     for epoch in (0, 1):
         parts = [
@@ -148,6 +148,17 @@ def test_blocks_are_seen_once_by_one_rank_each(world, buffer):
         owners = [set(block[np.concatenate(part)].tolist()) for part in parts]
         shared = sum(map(len, owners)) - len(set().union(*owners))
         assert shared <= world - 1  # a block at each border
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_lanes_decide_the_order_and_ranks_do_not(lanes):
+    order = BlockOrder(Blocks(SIZES, 4), batch=6, lanes=lanes)
+    for b in range(len(order)):
+        for world in (2, 3):
+            parts = [order.indices(1, b, rank, world) for rank in range(world)]
+            assert np.concatenate(parts).tolist() == order.indices(1, b).tolist()
+    with pytest.raises(InputError, match=r"`BlockOrder\(lanes=4\)` needs a divisor .* of 6"):
+        BlockOrder(Blocks(SIZES, 4), batch=6, lanes=4)
 
 
 def test_a_small_buffer_reads_block_by_block_and_epochs_differ():

@@ -1,7 +1,9 @@
 """Two ranks, started by torchrun, are one batch; killed and resumed, the same run to the bit."""
 
+import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -31,15 +33,71 @@ SYNC = [
     "network.sync_batch_norm=true",
 ]
 RANKS = """
-    import os, signal, sys
-    from chiaroscuro.engine import joined_ranks, rank, read_settings, step, train
+    import json, os, signal, sys, time
+    from datetime import timedelta
+    import torch.distributed as dist
+    from chiaroscuro.engine import distributed, fitting, joined_ranks, on_every_rank, rank
+    from chiaroscuro.engine import read_settings, step, train
     from chiaroscuro.errors import InputError
+
+    NAMES = [
+        *("all_gather", "all_gather_into_tensor", "all_gather_single", "all_reduce", "broadcast"),
+        *("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "barrier"),
+    ]
+
+    def collectives(settings):
+        "Messages from the start of each step to that of the next, but for those of an epoch's end."
+        sent, starts = [], []
+        def counted(name, call):
+            return lambda *a, **k: (sent.append(name), call(*a, **k))[1]
+        places = [(dist, name) for name in NAMES if hasattr(dist, name)]
+        places += [(distributed, "_REDUCE_SCATTER"), (distributed, "_ALL_GATHER")]
+        before = [(place, name, getattr(place, name)) for place, name in places]
+        inner = fitting.take_step
+        def take_step(*arguments):
+            starts.append(len(sent))
+            return inner(*arguments)
+        for place, name, call in before:
+            setattr(place, name, counted(name, call))
+        fitting.take_step = take_step
+        try:
+            train(settings)
+        finally:
+            fitting.take_step = inner
+            for place, name, call in before:
+                setattr(place, name, call)
+        return [sent[a:b] for i, (a, b) in enumerate(zip(starts, starts[1:])) if i and i % 4 != 3]
+
+    def patience():
+        "The first rank is away for longer than the messages of the others may take."
+        on_every_rank(lambda: None)
+        limit = dist.distributed_c10d._set_pg_timeout
+        limit(timedelta(seconds=1))
+        on_every_rank(lambda: time.sleep(2.5) if rank() == 0 else None)
+        limit(timedelta(minutes=5))
+
     folder, sets, sync = sys.argv[1], sys.argv[2].split(";"), sys.argv[3].split(";")
     plain = read_settings("simclr", sets)
     with joined_ranks():
         train(plain, f"{folder}/two")
         train(read_settings("simclr", [*sets, *sync]), f"{folder}/sync")
         train(read_settings("clip", sys.argv[4].split(";")), f"{folder}/clip")
+        # continues what one process began, until it is asked to stop
+        def ask(moment):
+            if moment.epoch == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            train(plain, f"{folder}/elastic", [ask], resume=True, progress=sys.stderr)
+        except SystemExit as stopped:
+            assert stopped.code == 143, stopped.code
+        else:
+            raise SystemExit("asked to stop, and went on")
+        counted = {}
+        for name, more in json.loads(sys.argv[5]).items():
+            counted[name] = collectives(read_settings("simclr", [*sets, *more]))
+        if rank() == 0:
+            open(f"{folder}/collectives.json", "w").write(json.dumps(counted))
+        patience()
         here = ["data.source=nowhere.npz"] if rank() == 1 else []
         try:
             train(read_settings("simclr", [*sets, *here]), f"{folder}/half")
@@ -56,6 +114,24 @@ RANKS = """
         step._follow = dying
         train(read_settings("simclr", [*sets, "data.workers=1"]), f"{folder}/cut")
 """
+
+
+COUNTED = {
+    "InfoNCE": [],
+    "SupCon": ["objective=SupCon(Cosine(tau=Learnable(0.2)))"],
+    "MoCo": [
+        "objective=InfoNCE(Cosine(tau=0.2), OnlyPositive(), anchors='first')",
+        "network.momentum=0.9",
+        "network.queue=32",
+    ],
+    "Adaptive": ["objective=InfoNCE(Gaussian(tau=Adaptive(0.5, 4)))"],
+    "VICReg": ["objective=VICReg()"],
+    "BYOL": ["objective=BYOL()", "network.momentum=0.9"],
+    "sync": [*SYNC[1:], "objective=InfoNCE()"],
+    "micro_batch": ["micro_batch=4"],
+}
+"""Settings of which the messages of a step are counted."""
+MORE = ["saving.every=100", "saving.record=100"]
 
 
 CLIP = [
@@ -80,6 +156,12 @@ def torchrun(*words):
     )
 
 
+def ask_to_stop(moment):
+    """As a scheduler does, after the first epoch."""
+    if moment.epoch == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def weights(folder):
     return checkpoints.latest_good(Run.open(folder).checkpoints).checkpoint
 
@@ -98,7 +180,10 @@ def runs(tmp_path_factory):
     clip = [*CLIP, f"data.source={folder / 'dots_captions.jsonl'}"]
     (folder / "ranks.py").write_text(textwrap.dedent(RANKS))
     said = map(";".join, (sets, SYNC, clip))
-    done = torchrun(str(folder / "ranks.py"), str(folder), *said)
+    with pytest.raises(SystemExit, match="143"):
+        train(read_settings("simclr", sets), folder / "elastic", [ask_to_stop])
+    counted = json.dumps({name: [*more, *MORE] for name, more in COUNTED.items()})
+    done = torchrun(str(folder / "ranks.py"), str(folder), *said, counted)
     assert done.returncode != 0
     assert "SIGKILL" in done.stderr, done.stderr
     assert weights(folder / "cut").step == 3, done.stderr
@@ -147,12 +232,36 @@ def test_what_one_rank_cannot_have_none_begins(runs):
     assert not (runs[0] / "half").exists()
 
 
-def test_other_numbers_of_ranks_cannot_resume(runs, capsys):
-    from chiaroscuro.cli import main
-
+def test_ranks_come_and_go(runs, tmp_path):
+    """One process, stopped; two ranks, stopped; one again: the losses of one that went through."""
     folder, sets = runs
-    call = ["train", "simclr", "--resume", "--out", str(folder / "two"), "--set", *sets]
-    assert main(call) == 1
-    assert "was trained on 2 ranks and needs as many to be resumed; there are 1" in (
-        capsys.readouterr().err
-    )
+    settings = read_settings("simclr", [*sets, "saving.record=1"])
+    train(settings, tmp_path / "one")
+    said = io.StringIO()
+    train(read_settings("simclr", sets), folder / "elastic", resume=True, progress=said)
+    assert "was trained on 2 ranks and goes on with 1: the same samples" in said.getvalue()
+    found, right = (Run.open(p).history().records for p in (folder / "elastic", tmp_path / "one"))
+    means = [[r["mean_loss"] for r in records if "epoch" in r] for records in (found, right)]
+    assert len(means[1]) == 3
+    np.testing.assert_allclose(*means, rtol=1e-5)
+    one, other = weights(tmp_path / "one"), weights(folder / "elastic")
+    assert one.step == other.step == 12
+    for key in (key for key in one.arrays if key.startswith(("networks", "objective"))):
+        a, b = one.arrays[key], other.arrays[key]
+        np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5, err_msg=key)
+
+
+def test_a_step_sends_two_messages(runs):
+    """Beside those of DistributedDataParallel: a gather, and a reduce-scatter of its gradient."""
+    found = json.loads((runs[0] / "collectives.json").read_text())
+    gather, back = "all_gather", "_REDUCE_SCATTER"
+    for name in ("InfoNCE", "SupCon", "MoCo", "Adaptive"):
+        assert len(found[name]) >= 6
+        assert all(step == [gather, back] for step in found[name]), (name, found[name])
+    for name in ("VICReg", "BYOL"):  # every rank knows the gradients, or needs its own rows only
+        assert all(step == [gather] for step in found[name]), (name, found[name])
+    norms = 3  # one message forward and one backward for each batch norm
+    for step in found["sync"]:
+        assert sorted(step) == sorted([gather] * (1 + norms) + ["all_reduce"] * norms + [back])
+    for step in found["micro_batch"]:  # all gradients in one bucket
+        assert sorted(step) == sorted([gather, back, "all_reduce"])

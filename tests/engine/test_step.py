@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy, normalize
 from chiaroscuro.engine import FitOptions, build, read_settings
 from chiaroscuro.engine.networks import as_compiled
 from chiaroscuro.engine.state import begin
-from chiaroscuro.engine.step import take_step
+from chiaroscuro.engine.step import read_losses, take_step
 from chiaroscuro.errors import ChiaroError, InputError
 
 SMALL = [
@@ -52,8 +52,9 @@ def moved(sets, n=3, networks=None, lr=0.1):
     losses = []
     for x1, x2 in batches(n):
         called = networks(state.networks) if networks else state.networks
-        losses.append(take_step(state, called, (x1, x2, None), options, n))
+        loss = [take_step(state, called, (x1, x2, None), options, n)]
         state.step += 1
+        losses += read_losses(state, loss)
     return first, state, losses
 
 

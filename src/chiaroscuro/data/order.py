@@ -1,7 +1,7 @@
 """The order of samples: a function of (seed, epoch, position) alone.
 
 Nothing here has a state. The batch at a position is the same whoever asks for it, with any number
-of workers, at once or after a resume; and with any number of ranks, but for `BlockOrder`.
+of workers and of ranks, at once or after a resume.
 """
 
 from __future__ import annotations
@@ -161,10 +161,11 @@ class BlockOrder:
     """Epochs of batches that read storage block by block, for data where jumping is slow.
 
     An epoch takes the blocks (shards, row groups) in a random order and cuts that sequence of
-    samples into one stretch per rank, so that a rank reads only its own blocks and at most two of
-    another's. Within its stretch a rank shuffles windows of `buffer` samples. Every sample is seen
-    at most once an epoch; the order is a function of (seed, epoch, rank, number of ranks), and the
-    batch at any step is found without those before it.
+    samples into `lanes` stretches of equal length. Within each, windows of `buffer` samples are
+    shuffled, and a batch takes the next few samples of every lane. With as many lanes as ranks,
+    a rank reads only the blocks of its own lane and at most two of another's. Every sample is seen
+    at most once an epoch; the order is a function of (seed, epoch, lanes), whatever the number of
+    ranks, and the batch at any step is found without those before it.
 
     Relations:
         With one block and a buffer of n samples, every order of n samples is as likely as any
@@ -175,6 +176,7 @@ class BlockOrder:
         batch: samples of one step, all ranks together.
         seed: of the shuffling.
         at_least: as in `Order`.
+        lanes: stretches that are read side by side; they need to divide the batch.
 
     Example:
         >>> order = BlockOrder(Blocks(np.array([4, 4, 4]), buffer=2), batch=4)
@@ -186,9 +188,17 @@ class BlockOrder:
     batch: int
     seed: int = 0
     at_least: int = 2
+    lanes: int = 1
 
     def __post_init__(self) -> None:
         Order(self.n, self.batch, self.seed, self.at_least)  # the same needs
+        need(
+            self.lanes >= 1 and self.batch % self.lanes == 0,
+            lambda: (
+                f"`BlockOrder(lanes={self.lanes})` needs a divisor of the batch; received a batch "
+                f"of {self.batch}."
+            ),
+        )
 
     @property
     def n(self) -> int:
@@ -206,17 +216,19 @@ class BlockOrder:
     def indices(self, epoch: int, batch: int, rank: int = 0, world: int = 1) -> NDArray[np.int64]:
         """Return the samples of one rank's part of one batch."""
         Order(self.n, self.batch, self.seed, self.at_least).check(batch, rank, world)
-        part = self.batch // world
-        stretch = len(self) * part
-        places = np.arange(batch * part, (batch + 1) * part)
+        part, wide = self.batch // world, self.batch // self.lanes
+        at = np.arange(rank * part, (rank + 1) * part)
+        lane, places = at // wide, batch * wide + at % wide
+        stretch = len(self) * wide
+        windows = places // self.blocks.buffer
         within = np.empty_like(places)
-        for window in np.unique(places // self.blocks.buffer).tolist():
+        for one, window in dict.fromkeys(zip(lane.tolist(), windows.tolist(), strict=True)):
             start = window * self.blocks.buffer
             size = min(self.blocks.buffer, stretch - start)
-            mixed = _window(size, self.seed, epoch, rank, world, window)
-            mine = places // self.blocks.buffer == window
+            mixed = _window(size, self.seed, epoch, one, self.lanes, window)
+            mine = (lane == one) & (windows == window)
             within[mine] = start + mixed[places[mine] - start]
-        return self._rows(epoch, rank * stretch + within)
+        return self._rows(epoch, lane * stretch + within)
 
     def _rows(self, epoch: int, at: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows at these places of the sequence of shuffled blocks."""
@@ -289,7 +301,7 @@ def _shuffled(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return order
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=64)  # one for each lane
 def _window(n: int, *key: int) -> NDArray[np.int64]:
     order = np.argsort(words(1, *key, np.arange(n))[:, 0], kind="stable")
     order.setflags(write=False)

@@ -49,6 +49,7 @@ __all__ = [
     "backends",
     "barrier",
     "distributed_loss",
+    "gather_alike",
     "gather_rows",
     "in_parallel",
     "is_first",
@@ -61,6 +62,7 @@ __all__ = [
     "require_device",
     "share_buffers",
     "spread_loss",
+    "sum_alike",
     "sum_over_ranks",
     "world_size",
 ]
@@ -721,6 +723,36 @@ def gather_rows(t: Tensor, group: Group = None) -> Tensor:
 def in_parallel(module: nn.Module) -> nn.Module:
     """The module, to be called: on several ranks its gradients are averaged as they come."""
     return module if world_size() == 1 else nn.parallel.DistributedDataParallel(module)
+
+
+def sum_alike(t: Tensor, group: Group = None) -> Tensor:
+    """Return the sum of the ranks' tensors of one shape, without gradient.
+
+    Args:
+        t: of the same shape and type on every rank.
+        group: a process group; the default one if None.
+
+    Example:
+        >>> sum_alike(torch.ones(2))
+        tensor([1., 1.])
+    """
+    return t.detach() if world_size(group) == 1 else _summed(t, group)
+
+
+def gather_alike(t: Tensor, group: Group = None) -> Tensor:
+    """Return the ranks' tensors of one shape, one on top of the other, without gradient.
+
+    Args:
+        t: of the same shape and type on every rank; nothing is checked.
+        group: a process group; the default one if None.
+
+    Example:
+        >>> gather_alike(torch.ones(2)).shape
+        torch.Size([1, 2])
+    """
+    if world_size(group) == 1:
+        return t.detach()[None]
+    return _gathered(t.detach()[None], [1] * world_size(group), group)
 
 
 def sum_over_ranks(t: Tensor, group: Group = None) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from chiaroscuro.artifacts import Run, one_writer
 from chiaroscuro.data import Dataset
 from chiaroscuro.engine.distributed import (
+    aboard,
     agree_on_step,
     barrier,
     in_parallel,
@@ -55,7 +56,7 @@ from chiaroscuro.engine.state import (
     restore,
     save,
 )
-from chiaroscuro.engine.step import take_step
+from chiaroscuro.engine.step import read_losses, take_step
 from chiaroscuro.engine.stopping import StopRequest, stop_error, stop_requests
 from chiaroscuro.engine.stream import Iterated, Steps, watched_workers
 from chiaroscuro.errors import ChiaroError, need
@@ -229,6 +230,7 @@ def fit(
         run = _opened(out, plan, options, state, resume)
         with lost_ranks(_how_to_go_on(run)), _locked(run) as said:
             notes = restore(state, run, restart) if resume and run is not None else ()
+            training = replace(training, plan=plan.in_lanes(state.lanes))
             history = _loop(training, state, run, (*origin.notes, *notes, *said))
             barrier()
     state.best.eval()
@@ -246,6 +248,10 @@ class _Plan:
     @property
     def steps(self) -> int:
         return self.epochs * self.batches.per_epoch
+
+    def in_lanes(self, lanes: int) -> _Plan:
+        """Return the same, with batches in the order of so many lanes."""
+        return replace(self, batches=self.batches.in_lanes(lanes))
 
     def factor(self, step: int) -> float | None:
         """What the learning rates are multiplied by; None where a scheduler of torch sets them."""
@@ -316,9 +322,20 @@ def _loop(
                 if on_any_rank(is_first() and not _recorded(history, state.step)):
                     end_epoch()
             state.losses = (0.0, 0)
+        batches = _Agreed(stream, training.stop, steps - state.step)
+        read_always = device.type == "cpu" and world_size() == 1  # elsewhere somebody would wait
+        losses: list[Tensor] = []
+        loss = 0.0
+
+        def read() -> None:
+            nonlocal loss
+            for loss in read_losses(state, losses):
+                state.losses = (state.losses[0] + loss, state.losses[1] + 1)
+
         while state.step < steps:
-            (x1, x2, y), asked = agree_on_step(lambda: next(stream), training.stop.signal or 0)
+            (x1, x2, y), asked = batches.take()
             if asked:
+                read()
                 if run is not None:
                     save(state, run, saving.keep)
                 how = _how_to_go_on(run)
@@ -328,26 +345,75 @@ def _loop(
             batch = _moved(x1, device), _moved(x2, device), _moved(y, device)
             lr = _set_rates(state, plan)
             try:
-                loss = take_step(state, networks, batch, options, steps)
+                with batches.ahead():
+                    losses.append(take_step(state, networks, batch, options, steps))
                 state.step += 1
-                state.losses = (state.losses[0] + loss, state.losses[1] + 1)
                 ended = state.step % per_epoch == 0
                 due = state.step % saving.every == 0 if saving.every else ended
                 due = due or state.step == steps
+                recorded = state.step % saving.record == 0
+                if read_always or recorded or due or ended:
+                    read()
                 if due:
                     require_finite_weights(state)
             except Diverged as error:
-                record({"step": state.step, "diverged": str(error)}, True)
+                record({"step": error.step, "diverged": str(error)}, True)
                 raise
             shown.step(state.step, epoch, loss)
             with shown.paused():
-                if state.step % saving.record == 0:
+                if recorded:
                     record({"step": state.step, "loss": loss, "lr": lr}, False)
                 if due and run is not None:  # first: whatever a monitor does, this is kept
                     save(state, run, saving.keep)
                 if ended:
                     end_epoch()
     return history
+
+
+class _Agreed:
+    """The batches of all ranks, of which none is taken unless every rank has its part.
+
+    On several ranks each is fetched before the step ahead of it, and the message of that step's
+    loss says whether it came and whether a rank was asked to stop: no other message is needed.
+    """
+
+    FAILED = 1 << 20
+    """More than any signal: a rank has no batch."""
+
+    def __init__(self, stream: Iterator[Any], stop: StopRequest, steps: int) -> None:
+        self.stream, self.stop, self.left = stream, stop, steps
+        self.fetched: Any = None
+        self.heard: int | None = None
+
+    def take(self) -> tuple[Any, int]:
+        """Return the next batch, and the signal by which a rank was asked to stop, or 0."""
+        self.left -= 1
+        if self.heard is None or self.heard == self.FAILED:
+            came, asked = agree_on_step(self._batch, self.stop.signal or 0)
+        else:
+            came, asked = self._batch(), self.heard
+        self.fetched = self.heard = None
+        return came, asked
+
+    def _batch(self) -> Any:
+        if isinstance(self.fetched, Exception):
+            raise self.fetched
+        return next(self.stream) if self.fetched is None else self.fetched
+
+    @contextlib.contextmanager
+    def ahead(self) -> Iterator[None]:
+        """Fetch the next batch, and let the step inside tell the other ranks about it."""
+        if world_size() == 1 or self.left == 0:
+            yield
+            return
+        try:
+            self.fetched = next(self.stream)
+        except Exception as error:  # noqa: BLE001 - raised on all ranks by the next `take`
+            self.fetched = error
+        failed = isinstance(self.fetched, Exception)
+        with aboard(self.FAILED if failed else self.stop.signal or 0) as passenger:
+            yield
+        self.heard = passenger.heard
 
 
 def _set_rates(state: State, plan: _Plan) -> float:
@@ -505,7 +571,7 @@ def _prepared(
     made."""
     device = device_of(options.device)
     need(
-        options.precision == "full" or _has_bfloat16(device),
+        options.precision == "full" or _has(device, options.precision),
         lambda: (
             f'`precision = "{options.precision}"` needs a device that has it; `{device}` lacks it.'
         ),
@@ -562,8 +628,9 @@ def _try_out(state: State, batches: Steps, device: torch.device) -> None:
             state.networks(x.to(device), side=1 if view == 1 else 0)
 
 
-def _has_bfloat16(device: torch.device) -> bool:
-    if device.type == "cuda":
+def _has(device: torch.device, precision: str) -> bool:
+    """Return whether a device computes in a precision."""
+    if device.type == "cuda" and precision == "bfloat16":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return torch.amp.is_autocast_available(device.type)
 

@@ -20,7 +20,8 @@ class FitOptions:
         symmetric: with a momentum copy, add the loss with the two views exchanged [grill2020byol].
         micro_batch: pairs embedded at a time, by gradient caching; 0 is all of them.
         device: "auto" is CUDA where there is one, else the CPU.
-        precision: "full", or "bfloat16" by autocast.
+        precision: "full"; "bfloat16" by autocast; or "float16", with a loss that is scaled so that
+            small gradients are kept (for GPUs without bfloat16).
         compile: whether the networks are compiled by torch.compile.
         momentum: of a slow copy that embeds the other side; 0 is no copy.
         momentum_schedule: "constant", or "cosine" from the momentum to 1.
@@ -35,10 +36,10 @@ class FitOptions:
         saving: how often to save and to record, where there is a place to save.
 
     Example:
-        >>> FitOptions(precision="half")
+        >>> FitOptions(momentum_schedule="linear")
         Traceback (most recent call last):
         ...
-        chiaroscuro.errors.InputError: `precision` needs one of `full`, `bfloat16`; received `half`.
+        chiaroscuro.errors.InputError: `momentum_schedule` needs one of `constant`, ...
     """
 
     seed: int = 0
@@ -64,7 +65,7 @@ class FitOptions:
             between(name, getattr(self, name), 0)
         for name in ("momentum", "average"):
             between(name, getattr(self, name), 0, 1)
-        one_of("precision", self.precision, ("full", "bfloat16"))
+        one_of("precision", self.precision, ("full", "bfloat16", "float16"))
         one_of("momentum_schedule", self.momentum_schedule, ("constant", "cosine"))
         needs_copy = {"queue": self.queue, "symmetric": self.symmetric}
         for name, value in needs_copy.items():

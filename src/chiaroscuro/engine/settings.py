@@ -266,9 +266,10 @@ class Settings:
         batch: pairs of a step, all ranks together; 256, the smallest of [chen2020simclr].
         micro_batch: pairs embedded at a time, by gradient caching; 0 is all of them.
         device: "auto" is CUDA where there is one, else the CPU.
-        precision: of the networks while they train, "full" or "bfloat16" by autocast. The objective
-            is computed in float32 either way. A CPU without bfloat16 instructions gets the same
-            numbers, more slowly.
+        precision: of the networks while they train, "full", or "bfloat16" or "float16" by autocast;
+            the last scales the loss, and leaves out a step whose gradients overflow
+            [micikevicius2018mixed, Sec. 3.2]. The objective is computed in float32 either way. A
+            CPU without bfloat16 instructions gets the same numbers, more slowly.
         compile: whether the networks are compiled, by torch.compile; needs a C++ compiler on a CPU.
 
     Example:
@@ -303,7 +304,7 @@ class Settings:
         between("epochs", self.epochs, 1)
         between("batch", self.batch, 1)
         between("micro_batch", self.micro_batch, 0)
-        one_of("precision", self.precision, ("full", "bfloat16"))
+        one_of("precision", self.precision, ("full", "bfloat16", "float16"))
         if not is_placeholder(self.objective):
             objective = self.make_objective()
             need(

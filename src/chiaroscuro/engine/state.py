@@ -42,6 +42,9 @@ __all__ = [
 class Diverged(ChiaroError):  # noqa: N818 - a training has, not the call
     """Training left the numbers: nothing was wrong with the call."""
 
+    step: int = 0
+    """At which it did."""
+
 
 @dataclass(eq=False)
 class State:
@@ -66,6 +69,10 @@ class State:
     """A scheduler of torch that sets the learning rates, or None."""
     data: Fingerprint | None = None
     """Of what is trained on: no other data are gone on with."""
+    scaler: torch.amp.GradScaler | None = None
+    """What scales the loss in float16, or None."""
+    lanes: int = 1
+    """Stretches of storage that each batch is read from, where data lie in blocks."""
 
     @property
     def best(self) -> Networks:
@@ -86,7 +93,7 @@ def begin(
     """
     device = device_of(options.device)
     if options.sync_batch_norm:
-        networks = synchronised(networks)
+        networks = synchronised(networks, device.type)
     networks, objective = networks.to(device), objective.to(device)
     torch.manual_seed(options.seed + 1_000_003 * rank())  # dropout differs from rank to rank
     made = as_optimiser(optimiser, networks, objective)
@@ -98,6 +105,8 @@ def begin(
         target=Momentum(networks) if options.momentum else None,
         average=Momentum(networks) if options.average else None,
         queue=_queue(networks, options).to(device) if options.queue else None,
+        scaler=torch.amp.GradScaler(device.type) if options.precision == "float16" else None,
+        lanes=world_size(),
     )
 
 
@@ -154,6 +163,8 @@ def save(state: State, run: Run, keep: int) -> None:
                 "optimiser": state.optimiser.state_dict(),
                 **{name: None if m is None else dict(m.state_dict()) for name, m in slow.items()},
                 **({} if state.scheduler is None else {"scheduler": state.scheduler.state_dict()}),
+                **({} if state.scaler is None else {"scaler": state.scaler.state_dict()}),
+                "lanes": state.lanes,
                 "queue": state.queue,
                 "oldest": state.oldest,
                 "losses": state.losses,
@@ -167,12 +178,20 @@ def save(state: State, run: Run, keep: int) -> None:
     on_every_rank(lambda: write() if is_first() else None)
 
 
-def diverged(state: State, what: str) -> Diverged:
-    """Return the error of a training whose numbers are none any more."""
-    return Diverged(
+def diverged(state: State, what: str, step: int | None = None) -> Diverged:
+    """Return the error of a training whose numbers are none any more.
+
+    Args:
+        state: of the training.
+        what: is not a number.
+        step: at which; that of the state if None.
+    """
+    error = Diverged(
         f"{what}. Lower `optimiser.lr` ({max(state.rates, default=0.0):g}), lengthen the warm-up, "
         "or set `optimiser.clip`."
     )
+    error.step = state.step if step is None else step
+    return error
 
 
 def require_finite_weights(state: State) -> None:
@@ -214,7 +233,7 @@ def restore(state: State, run: Run, restart: bool = False) -> tuple[str, ...]:
         notes += on_every_rank(lambda: _begin_again(run, restart, newest.bad))
     on_every_rank(lambda: run.rewind(lambda r: _step(r) <= step) if is_first() else None)
     if saved is not None:
-        _put_back(state, step, saved, run)
+        notes += _put_back(state, step, saved, run)
     return tuple(notes)
 
 
@@ -259,13 +278,8 @@ def _same_data(now: Fingerprint | None, saved: tuple[int, str] | None, run: Run)
     )
 
 
-def _put_back(state: State, step: int, saved: dict, run: Run) -> None:
-    random = saved["random"]
-    if len(random) != world_size():
-        raise ChiaroError(
-            f"`{run.folder}` was trained on {len(random)} ranks and needs as many to be resumed; "
-            f"there are {world_size()}."
-        )
+def _put_back(state: State, step: int, saved: dict, run: Run) -> list[str]:
+    """Put everything back; return a sentence where the number of ranks has changed."""
     state.networks.load_state_dict(saved["networks"])
     state.objective.load_state_dict(saved["objective"])
     for name in ("target", "average"):
@@ -277,8 +291,21 @@ def _put_back(state: State, step: int, saved: dict, run: Run) -> None:
         state.scheduler.load_state_dict(saved["scheduler"])
     if state.queue is not None:
         state.queue = saved["queue"].to(state.queue.device)
+    if state.scaler is not None and "scaler" in saved:
+        state.scaler.load_state_dict(saved["scaler"])
     state.oldest, state.step, state.losses = saved["oldest"], step, saved["losses"]
-    _set_random_state(random[rank()], next(state.networks.parameters()).device)
+    random, device = saved["random"], next(state.networks.parameters()).device
+    state.lanes = saved.get("lanes", len(random))
+    if rank() < len(random):
+        _set_random_state(random[rank()], device)
+    else:  # a new rank: apart from all others and from what it may have drawn before
+        torch.manual_seed(torch.initial_seed() + 7_368_787 * (step + 1))
+    if len(random) == world_size():
+        return []
+    return [
+        f"`{run.folder}` was trained on {len(random)} ranks and goes on with {world_size()}: the "
+        "same samples in the same order; dropout and unsynchronised batch norms see other parts."
+    ]
 
 
 def _random_state(device: torch.device) -> Tensor:

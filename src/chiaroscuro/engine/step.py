@@ -1,4 +1,7 @@
-"""One step: the loss of a batch, its gradients, and what moves because of them."""
+"""One step: the loss of a batch, its gradients, and what moves because of them.
+
+Nothing here asks an accelerator for a number: a loss is read later, together with others.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,13 @@ from torch import Tensor, nn
 from chiaroscuro.engine.caching import cached_backward
 from chiaroscuro.engine.crops import Crops, views_of
 from chiaroscuro.engine.distributed import (
+    Spread,
     average_gradients,
-    distributed_loss,
+    gather_alike,
     gather_rows,
     on_any_rank,
     share_buffers,
+    spread_loss,
 )
 from chiaroscuro.engine.options import FitOptions
 from chiaroscuro.engine.schedules import towards_one
@@ -27,15 +32,17 @@ from chiaroscuro.engine.stream import PairBatch
 from chiaroscuro.errors import InputError
 from chiaroscuro.objectives import adapt, adapts
 
-__all__ = ["take_step"]
+__all__ = ["read_losses", "take_step"]
 
 
 def take_step(
     state: State, networks: Any, batch: PairBatch, options: FitOptions, steps: int
-) -> float:
+) -> Tensor:
     """Move everything that moves by one step, and return the loss it started from.
 
-    The learning rate is that of the optimiser's groups as they are.
+    That is a scalar on the device which nobody has waited for, on several ranks this rank's share
+    of the loss; `read_losses` reads it. The learning rate is that of the optimiser's groups as
+    they are.
 
     Args:
         state: what is moved.
@@ -47,18 +54,45 @@ def take_step(
     """
     state.optimiser.zero_grad(set_to_none=True)
     loss = _backward(state, networks, batch, options)
-    average_gradients(state.objective.parameters())
+    if state.objective.reduces == "samples":  # else the loss itself has shared them out
+        average_gradients(state.objective.parameters())
+    if state.scaler is not None:
+        state.scaler.unscale_(state.optimiser)
     if options.clip:
         learnt = [p for group in state.optimiser.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_(learnt, options.clip)
-    state.optimiser.step()
+    if state.scaler is None:
+        state.optimiser.step()
+    else:  # takes no step where a gradient has overflowed
+        state.scaler.step(state.optimiser)
+        state.scaler.update()
     if state.scheduler is not None:
         state.scheduler.step()
     _follow(state, options, steps)
     return loss
 
 
-def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions) -> float:
+def read_losses(state: State, losses: list[Tensor]) -> list[float]:
+    """Return the losses of the last steps as numbers, in one transfer, and forget them.
+
+    One that is not finite ends the training. All ranks have to call this.
+
+    Args:
+        state: after those steps.
+        losses: what `take_step` returned for each, in order; emptied.
+    """
+    if not losses:
+        return []
+    shares = gather_alike(torch.stack([loss.double() for loss in losses])).tolist()
+    losses.clear()
+    values = [math.fsum(column) for column in zip(*shares, strict=True)]
+    for step, value in enumerate(values, start=state.step - len(values)):
+        if not math.isfinite(value):
+            raise diverged(state, f"The loss of step {step} is {value}", step)
+    return values
+
+
+def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions) -> Tensor:
     """The loss of the whole batch, its gradients left in the parameters."""
     x1, x2, y = batch
     if options.micro_batch:
@@ -69,7 +103,8 @@ def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions
         share_buffers(state.networks)
         with _precision(options):
             see = lambda *z: _pair_or_crops(state, z, y)
-            value = cached_backward(sides, views, see, options.micro_batch)
+            scale = 1.0 if state.scaler is None else state.scaler.scale
+            value = cached_backward(sides, views, see, options.micro_batch, scale)
         average_gradients(state.networks.parameters())
     else:
         with _precision(options):
@@ -77,20 +112,17 @@ def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions
                 value = _pair_or_crops(state, views_of(*networks(x1, x2)), y)
             else:
                 value = _against_target(state, networks, batch, options)
-        value.backward()
-    loss = float(value.detach())
-    if not math.isfinite(loss):
-        raise diverged(state, f"The loss of step {state.step} is {loss}")
-    return loss
+        (value if state.scaler is None else state.scaler.scale(value)).backward()
+    return value.detach()
 
 
 def _pair_or_crops(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tensor:
     """The loss of two views; or of all crops against the first two, which learn as well."""
     if len(z) > 2:
         return _of_crops(state, z, z[:2], y)
-    value = _loss(state, z[0], z[1], y)
-    _adapt(state, z[0], z[1])
-    return value
+    spread = _loss(state, z[0], z[1], y)
+    _adapt(state, [spread], z[:1], z[1:2])
+    return spread.loss
 
 
 def _of_crops(
@@ -99,8 +131,9 @@ def _of_crops(
     """The mean loss of the ordered pairs (crop v, target i), v != i [caron2021dino, eq. 3]."""
     pairs = [(v, i) for i in range(len(targets)) for v in range(len(z)) if v != i]
     losses = [_loss(state, z[v], targets[i], y, state.queue) for v, i in pairs]
-    _adapt(state, torch.cat([z[0], z[1]]), torch.cat([targets[1], targets[0]]))
-    return torch.stack(losses).mean()
+    kept = [spread for spread, pair in zip(losses, pairs, strict=True) if pair in ((0, 1), (1, 0))]
+    _adapt(state, kept[::-1], z[:2], targets[1::-1])
+    return torch.stack([spread.loss for spread in losses]).mean()
 
 
 def _loss(
@@ -109,10 +142,10 @@ def _loss(
     z2: Tensor,
     y: Tensor | None,
     queue: Tensor | None = None,
-) -> Tensor:
+) -> Spread:
     """The loss of all ranks' rows. Samples are finite, so embeddings that are not have diverged."""
     try:
-        return distributed_loss(state.objective, z1, z2, y, queue)
+        return spread_loss(state.objective, z1, z2, y, queue)
     except InputError:  # on every rank
         finite = all(bool(torch.isfinite(z.detach()).all()) for z in (z1, z2))
         if on_any_rank(not finite):
@@ -121,16 +154,24 @@ def _loss(
         raise
 
 
-def _adapt(state: State, z1: Tensor, z2: Tensor) -> None:
+def _adapt(
+    state: State, spreads: Sequence[Spread], z1: Sequence[Tensor], z2: Sequence[Tensor]
+) -> None:
     """Once a step, after its losses: what the objective measures sees the pairs of all ranks."""
     if adapts(state.objective):
-        adapt(state.objective, gather_rows(z1), gather_rows(z2))
+        first = [gather_rows(z) if s.z1 is None else s.z1 for s, z in zip(spreads, z1, strict=True)]
+        adapt(state.objective, torch.cat(first), torch.cat(_second(spreads, z2)))
+
+
+def _second(spreads: Sequence[Spread], z2: Sequence[Tensor]) -> list[Tensor]:
+    """The rows of all ranks of second views: as a loss has gathered them, or gathered now."""
+    return [gather_rows(z) if s.z2 is None else s.z2 for s, z in zip(spreads, z2, strict=True)]
 
 
 def _precision(options: FitOptions) -> AbstractContextManager:
     """Networks in the precision asked for; objectives widen what they are given."""
-    half = options.precision == "bfloat16"
-    return torch.autocast(device_of(options.device).type, torch.bfloat16, enabled=half)
+    half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(options.precision)
+    return torch.autocast(device_of(options.device).type, half, enabled=half is not None)
 
 
 def _against_target(state: State, networks: Any, batch: PairBatch, options: FitOptions) -> Tensor:
@@ -153,17 +194,17 @@ def _against_target(state: State, networks: Any, batch: PairBatch, options: FitO
         q = views_of(*networks(x1, x2)) if both else [networks(x1)]
     if len(q) > 2:
         value = _of_crops(state, q, keys[::-1], y)
-    elif both:
-        value = _loss(state, q[0], keys[0], y, state.queue)
-        value = value + _loss(state, q[1], keys[1], y, state.queue)
-        _adapt(state, torch.cat([q[0], q[1]]), torch.cat(keys))
-    else:
-        value = _loss(state, q[0], keys[0], y, state.queue)
-        _adapt(state, q[0], keys[0])
+        if state.queue is not None:
+            for new in keys:
+                _enqueue(state, gather_rows(new))
+        return value
+    q, keys = (q, keys) if both else (q[:1], keys[:1])
+    spreads = [_loss(state, a, b, y, state.queue) for a, b in zip(q, keys, strict=True)]
+    _adapt(state, spreads, q, keys)
     if state.queue is not None:
-        for new in keys if both else keys[:1]:
-            _enqueue(state, gather_rows(new))
-    return value
+        for rows in _second(spreads, keys):
+            _enqueue(state, rows)
+    return spreads[0].loss if len(spreads) == 1 else spreads[0].loss + spreads[1].loss
 
 
 def _enqueue(state: State, keys: Tensor) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
-from chiaroscuro.data import Dataset, Order, open_data
+from chiaroscuro.data import BlockOrder, Dataset, Order, open_data, order_of
 from chiaroscuro.engine.batches import Pairs, ViewPair, as_view
 from chiaroscuro.engine.crops import Crops, views_of
 from chiaroscuro.engine.settings import Settings
@@ -52,7 +52,7 @@ class Steps(TorchDataset):
     """
 
     pairs: Pairs
-    order: Order
+    order: Order | BlockOrder
     labels: NDArray[np.int64] | None
     rank: int = 0
     world: int = 1
@@ -81,7 +81,7 @@ class Steps(TorchDataset):
             lambda: f"`{settings.objective}` needs labels; `{data.name}` has none.",
         )
         labels = np.asarray(data.labels, dtype=np.int64) if takes_labels else None
-        order = Order(len(data), settings.batch, settings.seed)
+        order = order_of(data, settings.batch, settings.seed)
         return cls(Pairs.of(settings, data, views), order, labels, rank, world)
 
     @property
@@ -97,6 +97,15 @@ class Steps(TorchDataset):
     def on_rank(self, rank: int, world: int) -> Steps:
         """Return the same batches, of which this rank takes its part."""
         return dataclasses.replace(self, rank=rank, world=world)
+
+    def in_lanes(self, lanes: int) -> Steps:
+        """Return the same, read from so many places of storage at a time, where it has blocks.
+
+        That decides the order; the number of ranks does not.
+        """
+        if not isinstance(self.order, BlockOrder) or self.order.lanes == lanes:
+            return self
+        return dataclasses.replace(self, order=dataclasses.replace(self.order, lanes=lanes))
 
     def __getitem__(self, step: int) -> PairBatch:
         epoch, batch = divmod(step, len(self.order))
@@ -171,7 +180,7 @@ def view_batches(
     first = as_view(view)
     pairs = Pairs(table, first, as_view(second_view) or first, seed=seed)
     labels = None if table.labels is None else np.asarray(table.labels, dtype=np.int64)
-    return Steps(pairs, Order(len(table), batch, seed), labels)
+    return Steps(pairs, order_of(table, batch, seed), labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +238,10 @@ class Iterated:
 
     def on_rank(self, rank: int, world: int) -> Iterated:
         """Return the same: every rank brings its own."""
+        return self
+
+    def in_lanes(self, lanes: int) -> Iterated:
+        """Return the same: an iterable has an order of its own."""
         return self
 
     def stream(

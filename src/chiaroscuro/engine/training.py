@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from chiaroscuro.artifacts import Run, environment
-from chiaroscuro.data import Order
 from chiaroscuro.engine.batches import training_part
 from chiaroscuro.engine.distributed import is_first, joined_ranks, on_every_rank
 from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
@@ -198,7 +197,7 @@ def _made(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None
     rows = training_part(settings, data)
     objective = objects.make_objective(settings)
     batches = Steps.of(settings, rows, "labels" in objective.takes, views=views)
-    two = Order(len(rows), settings.batch, settings.seed).indices(0, 0)[:2]
+    two = batches.order.indices(0, 0)[:2]
     dimensions = objects.dimensions(batches.pairs(two, 0)) if objects.encoder is not None else ()
     digest = fingerprint(rows)
     known = described(objects, settings, digest, dimensions)
