@@ -13,6 +13,7 @@ MODULES = {
     "word2vec": "gensim",
     "onnx": "onnxruntime",
     "notebook": "pandas",
+    "jpeg": "simplejpeg",
 }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from chiaroscuro.artifacts import Run, checkpoints
-from chiaroscuro.engine import read_settings, train
+from chiaroscuro.engine import build, read_settings, train
 
 SETTINGS = [
     "epochs=3",
@@ -82,6 +82,7 @@ RANKS = """
         train(plain, f"{folder}/two")
         train(read_settings("simclr", [*sets, *sync]), f"{folder}/sync")
         train(read_settings("clip", sys.argv[4].split(";")), f"{folder}/clip")
+        train(read_settings("clip", sys.argv[6].split(";")), f"{folder}/slow")
         # continues what one process began, until it is asked to stop
         def ask(moment):
             if moment.epoch == 1:
@@ -131,7 +132,7 @@ COUNTED = {
     "micro_batch": ["micro_batch=4"],
 }
 """Settings of which the messages of a step are counted."""
-MORE = ["saving.every=100", "saving.record=100"]
+MORE = ["saving.every=100", "saving.record=100", "optimiser.lr=1e-4"]
 
 
 CLIP = [
@@ -146,6 +147,10 @@ CLIP = [
     "optimiser.lr=0.03",
     "schedule.warmup=0",
 ]
+
+
+SLOW = [one for one in CLIP if "micro" not in one] + ["network.momentum=0.9", "symmetric=true"]
+"""Two encoders, and a slow copy of each."""
 
 
 def torchrun(*words):
@@ -171,7 +176,7 @@ def runs(tmp_path_factory):
     """`two`, `sync`, and `cut`, which is killed in its fifth step and resumed."""
     folder = tmp_path_factory.mktemp("ranks")
     x = np.random.default_rng(0).normal(size=(64, 6)).astype(np.float32)
-    np.savez(folder / "x.npz", x=x)
+    np.savez(folder / "x.npz", x=x, labels=np.arange(64) % 4)
     sets = [*SETTINGS, f"data.source={folder / 'x.npz'}"]
     images = np.random.default_rng(0).integers(0, 255, (24, 8, 8, 3), np.uint8)
     np.savez(folder / "dots.npz", images=images)
@@ -183,7 +188,8 @@ def runs(tmp_path_factory):
     with pytest.raises(SystemExit, match="143"):
         train(read_settings("simclr", sets), folder / "elastic", [ask_to_stop])
     counted = json.dumps({name: [*more, *MORE] for name, more in COUNTED.items()})
-    done = torchrun(str(folder / "ranks.py"), str(folder), *said, counted)
+    slow = ";".join([*SLOW, f"data.source={folder / 'dots_captions.jsonl'}"])
+    done = torchrun(str(folder / "ranks.py"), str(folder), *said, counted, slow)
     assert done.returncode != 0
     assert "SIGKILL" in done.stderr, done.stderr
     assert weights(folder / "cut").step == 3, done.stderr
@@ -207,17 +213,24 @@ def test_two_ranks_are_one_batch(runs, tmp_path, name, more):
         np.testing.assert_allclose(two[key], one[key], rtol=1e-3, atol=1e-5, err_msg=key)
 
 
-def test_two_encoders_in_micro_batches_on_two_ranks_are_one_batch(runs, tmp_path):
+@pytest.mark.parametrize(("name", "more"), [("clip", CLIP), ("slow", SLOW)], ids=["micro", "slow"])
+def test_two_encoders_on_two_ranks_are_one_batch(runs, tmp_path, name, more):
+    """In micro-batches; and with a slow copy of each, where both learn."""
     folder, _ = runs
-    settings = read_settings("clip", [*CLIP, f"data.source={folder / 'dots_captions.jsonl'}"])
+    settings = read_settings("clip", [*more, f"data.source={folder / 'dots_captions.jsonl'}"])
+    start = build(settings.network, settings.seed).state_dict()
     train(settings, tmp_path / "one")
-    one, two = weights(tmp_path / "one"), weights(folder / "clip")
+    one, two = weights(tmp_path / "one"), weights(folder / name)
     assert one.step == two.step == 6
     compared = [key for key in one.arrays if key.startswith(("networks", "objective"))]
     assert len(compared) > 8
     for key in compared:
         a, b = one.arrays[key], two.arrays[key]
         np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5, err_msg=key)
+    for side in (0, 1):
+        names = [key for key in start if key.startswith(f"encoders.{side}.")]
+        moved = [np.abs(one.arrays[f"networks.{key}"] - start[key].numpy()).max() for key in names]
+        assert max(moved) > 1e-4
 
 
 def test_killed_and_resumed_two_ranks_end_the_same(runs):
@@ -255,10 +268,14 @@ def test_a_step_sends_two_messages(runs):
     """Beside those of DistributedDataParallel: a gather, and a reduce-scatter of its gradient."""
     found = json.loads((runs[0] / "collectives.json").read_text())
     gather, back = "all_gather", "_REDUCE_SCATTER"
-    for name in ("InfoNCE", "SupCon", "MoCo", "Adaptive"):
+    for name in ("InfoNCE", "MoCo", "Adaptive"):
         assert len(found[name]) >= 6
         assert all(step == [gather, back] for step in found[name]), (name, found[name])
-    for name in ("VICReg", "BYOL"):  # every rank knows the gradients, or needs its own rows only
+    for name in (
+        "VICReg",
+        "SupCon",
+        "BYOL",
+    ):  # every rank knows the gradients, or needs its own rows only
         assert all(step == [gather] for step in found[name]), (name, found[name])
     norms = 3  # one message forward and one backward for each batch norm
     for step in found["sync"]:

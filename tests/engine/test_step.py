@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from chiaroscuro.engine import FitOptions, build, read_settings
 from chiaroscuro.engine.networks import as_compiled
-from chiaroscuro.engine.state import begin
+from chiaroscuro.engine.state import Diverged, begin
 from chiaroscuro.engine.step import read_losses, take_step
 from chiaroscuro.errors import ChiaroError, InputError
 
@@ -186,6 +186,39 @@ def test_networks_in_bfloat16_and_the_loss_in_float32(more):
         for a, b in zip(state.networks.parameters(), full.networks.parameters(), strict=True)
     )
     assert 0 < drift < 0.05
+
+
+def test_float16_scales_the_loss_and_leaves_out_a_step_that_overflows():
+    first, state, losses = moved(["precision=float16", "optimiser.clip=1"])
+    _, right, exact = moved(["optimiser.clip=1"])
+    np.testing.assert_allclose(losses, exact, rtol=5e-3)
+    for (name, a), b in zip(
+        state.networks.named_parameters(), right.networks.parameters(), strict=True
+    ):
+        np.testing.assert_allclose(a.detach(), b.detach(), atol=2e-3, err_msg=name)
+    assert state.scaler.get_scale() == first.scaler.get_scale() == 65536.0
+    settings = read_settings("simclr", [*SMALL, "precision=float16"])
+    state, options = begun(settings), FitOptions.of(settings)
+    state.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**100)
+    before = copy.deepcopy(state.networks)
+    (x1, x2), *_ = batches(1)
+    loss = take_step(state, state.networks, (x1, x2, None), options, 1)
+    same(state.networks, before)
+    assert state.scaler.get_scale() == 2.0**99
+    assert math.isfinite(float(loss))
+
+
+def test_losses_are_read_together_and_the_first_bad_one_is_named():
+    """Where they are read late, a training stops within the steps that are read at once."""
+    settings = read_settings("simclr", SMALL)
+    state = begun(settings)
+    state.step = 7
+    losses = [torch.tensor(x) for x in (1.0, math.nan, 2.0)]
+    with pytest.raises(Diverged, match=r"^The loss of step 5 is nan\. Lower") as caught:
+        read_losses(state, losses)
+    assert caught.value.step == 5
+    assert losses == []
+    assert read_losses(state, []) == []
 
 
 def test_without_a_compiler_compiling_is_refused(monkeypatch):
