@@ -154,3 +154,18 @@ def test_images_outside_the_folder_are_listed_unless_allowed(tmp_path):
     assert len(data.skipped) == 5
     assert "outside=True" in data.skipped[0].reason
     assert read_pairs(path, outside=True).column("texts").tolist() == ["own", "up", "absolute"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"anchor": "a dog", "positive": "one dog"},
+        {"sentence1": "a dog", "sentence2": "one dog"},
+        {"question": "a dog", "answer": "one dog", "id": 3},
+        ["a dog", "one dog"],
+    ],
+)
+def test_pairs_of_texts_in_the_words_of_other_libraries(tmp_path, record):
+    path = lines(tmp_path / "a.jsonl", [record, record])
+    data = read_pairs(path, pictures=False)
+    assert data[[0]]["captions"].tolist() == [("a dog", "one dog")]

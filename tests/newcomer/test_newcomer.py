@@ -125,7 +125,15 @@ PAGES = (
     "diagnosis",
     "migrate",
 )
-ELSEWHERE = ("from_timm", "chiaro demo", "simclr", "mine.toml", "runs/", "chiaro report")
+ELSEWHERE = (
+    "from_timm",
+    "from_transformers",
+    "chiaro demo",
+    "simclr",
+    "mine.toml",
+    "runs/",
+    "chiaro report",
+)
 """Lines that need another library, take minutes, or name a run that an earlier line made."""
 
 

@@ -39,7 +39,7 @@ _PACKAGES = ("numpy", "torch", "safetensors", "scikit-learn", "scipy", "torchvis
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED")
 _SETTINGS_BYTES = 16 << 20
 _OURS = {"environment.json", "history.jsonl", "checkpoints", "embeddings", "writer.lock"}
-_OURS |= {"objects.json", "initial"}
+_OURS |= {"objects.json", "initial", "scaling.json"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Run:
         embeddings/       files of `Embeddings`
         skipped.json      files of the data that could not be read, if any
         objects.json      what is known of objects that have no notation, if any were given
+        scaling.json      mean and standard deviation of the features of a table, if it was one
         initial/          the weights before the first step, where modules were given
         evaluation.json   accuracies on held-out rows
         diagnosis.json    what was found
@@ -209,6 +210,17 @@ class Run:
         """Write `objects.json`, whole or not at all, with its `format`."""
         path = self.folder / "objects.json"
         _write_text(path, to_json({"format": RUN_FORMAT, **objects}, indent=2) + "\n")
+        return path
+
+    def scaling(self) -> dict[str, Any] | None:
+        """Return `names`, `mean` and `std` of the features of a table; None without a table."""
+        there = (self.folder / "scaling.json").is_file()
+        return self._json("scaling.json") if there else None
+
+    def write_scaling(self, scaling: Mapping[str, Any]) -> Path:
+        """Write `scaling.json`, whole or not at all, with its `format`."""
+        path = self.folder / "scaling.json"
+        _write_text(path, to_json({"format": RUN_FORMAT, **scaling}, indent=2) + "\n")
         return path
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:

@@ -51,6 +51,7 @@ from chiaroscuro.data.tars import read_tar, tar_samples, write_tars
 from chiaroscuro.data.tasks import contrastive_mod_add, mod_add, modular_addition
 from chiaroscuro.data.text import read_text
 from chiaroscuro.data.tinyimagenet import read_tiny_imagenet
+from chiaroscuro.data.tokenizers import Tokenizer
 
 __all__ = [
     "OFFICIAL",
@@ -83,6 +84,7 @@ __all__ = [
     "Sphere",
     "SymbolTask",
     "Synonyms",
+    "Tokenizer",
     "Uniform",
     "VonMisesFisher",
     "WanderingDigits",

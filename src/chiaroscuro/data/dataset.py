@@ -14,6 +14,7 @@ from chiaroscuro import figures
 from chiaroscuro.data.counter import words
 from chiaroscuro.data.order import Blocks
 from chiaroscuro.data.scaling import Scaling, Standardised
+from chiaroscuro.data.tokenizers import Tokenizer
 from chiaroscuro.display import html_table
 from chiaroscuro.errors import InputError, need
 
@@ -95,6 +96,7 @@ class Dataset:
         rows: the subset, as rows of the columns; None for all.
         blocks: how the rows lie in storage, where jumping between them is slow: an epoch then goes
             block by block.
+        tokenizer: how texts become tokens; None reads them as bytes.
 
     Example:
         >>> data = Dataset({"x": np.eye(3), "labels": np.array([0, 1, 1])}, class_names=("a", "b"))
@@ -113,6 +115,7 @@ class Dataset:
     source: Source | None = None
     rows: NDArray[np.int64] | None = None
     blocks: Blocks | None = None
+    tokenizer: Tokenizer | None = None
 
     def __post_init__(self) -> None:
         need(bool(self.inputs), f"The data set `{self.name}` needs at least one input column.")

@@ -23,6 +23,10 @@ IMAGE_KEYS = ("image", "image_path", "path", "file", "file_name", "filename")
 INDEX_KEYS = ("index", "image_index", "id")
 GROUP_KEYS = ("base_id", "group", "base")
 CLASS_KEYS = ("category", "class")
+PAIR_KEYS = (
+    *(("anchor", "positive"), ("query", "positive"), ("question", "answer")),
+    *(("sentence1", "sentence2"), ("text1", "text2"), ("text_a", "text_b")),
+)
 
 
 def read_pairs(
@@ -38,11 +42,12 @@ def read_pairs(
     """Read images and their texts from a JSONL file.
 
     A line gives its texts under `captions`, `texts`, `caption` or `text`: a string or a list of
-    them, the first being the original. Its picture is a path under `image` (or `path`, `file`),
-    relative to the JSONL file, or a row of an npz, by `index` or `id`. In the data set `texts` is
-    the first text and `captions` the tuple of all. Rows that belong together (`base_id` in the npz
-    or in a line, or `group`) become `groups`: a split keeps them on one side. A `category` or
-    `class`, if every line has one, becomes `labels`.
+    them, the first being the original; or a pair of texts under `anchor` and `positive`,
+    `sentence1` and `sentence2` and the like; or it is a JSON list of texts. Its image is a path
+    under `image` (or `path`, `file`), relative to the JSONL file, or a row of an npz, by `index` or
+    `id`. In the dataset `texts` is the first text and `captions` the tuple of all. Rows that belong
+    together (`base_id` in the npz or in a line, or `group`) become `groups`: a split keeps them on
+    one side. A `category` or `class`, if every line has one, becomes `labels`.
 
     A line whose picture is missing or broken is skipped and listed; a line that is no JSON object
     or has no text stops the reading, with its number.
@@ -145,6 +150,8 @@ def _records(path: Path) -> Any:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InputError(f"`{path}` line {number} is no JSON: {str(error)[:200]}") from None
+        if isinstance(record, list) and all(isinstance(one, str) for one in record):
+            record = {"captions": record}
         if not isinstance(record, dict):
             raise InputError(
                 f"`{path}` line {number} needs a JSON object; it has a {type(record).__name__}."
@@ -154,11 +161,15 @@ def _records(path: Path) -> Any:
 
 def _captions(path: Path, number: int, record: dict[str, Any]) -> tuple[str, ...]:
     found = next((record[key] for key in TEXT_KEYS if key in record), None)
+    pair = next((keys for keys in PAIR_KEYS if all(key in record for key in keys)), None)
+    if found is None and pair is not None:
+        found = [record[key] for key in pair]
     texts = (found,) if isinstance(found, str) else tuple(found) if isinstance(found, list) else ()
     if not texts or not all(_is_text(text) for text in texts):
         raise InputError(
             f"`{path}` line {number} needs a text, or a list of texts, under "
-            f"{', '.join(f'`{key}`' for key in TEXT_KEYS[:4])}; it has {sorted(record)[:8]}."
+            f"{', '.join(f'`{key}`' for key in TEXT_KEYS[:4])}, or a pair such as `anchor` and "
+            f"`positive`; it has {sorted(record)[:8]}."
         )
     return texts
 

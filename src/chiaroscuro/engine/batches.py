@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from chiaroscuro.data import SECOND, Dataset, holds_files, open_data
+from chiaroscuro.data import SECOND, Dataset, Tokenizer, holds_files, open_data
 from chiaroscuro.engine.sample_transform import SampleTransform, ViewPair, as_view
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
@@ -23,12 +24,11 @@ __all__ = [
     "open_training_data",
     "plain",
     "spaced",
+    "text_tokens",
     "tokens",
     "training_part",
+    "with_tokenizer",
 ]
-
-START = 257
-"""The token before every text; 1 to 256 are bytes, 0 is padding."""
 
 
 def tokens(texts: list[str], length: int = 96) -> Tensor:
@@ -43,11 +43,28 @@ def tokens(texts: list[str], length: int = 96) -> Tensor:
         tensor([[257,  98,   0],
                 [257,  98,  99]])
     """
-    rows = [[START, *(byte + 1 for byte in text.encode())][:length] for text in texts]
-    out = torch.zeros(len(rows), max(map(len, rows), default=1), dtype=torch.long)
-    for at, row in enumerate(rows):
-        out[at, : len(row)] = torch.tensor(row)
-    return out
+    return torch.from_numpy(Tokenizer(length=length)(texts))
+
+
+def with_tokenizer(settings: Settings, data: Dataset) -> Dataset:
+    """Return the data with their texts read as the settings say.
+
+    Args:
+        settings: whose `data.tokenizer` and `data.text_length` count.
+        data: any samples; without texts they stay as they are.
+    """
+    asked = settings.data.tokenizer, settings.data.text_length
+    if not set(data.inputs) & {*_TEXTS, SECOND} or asked == ("", 96):
+        return data
+    now = data.tokenizer
+    if now is not None and asked == (now.source, now.length):
+        return data
+    return dataclasses.replace(data, tokenizer=Tokenizer(*asked))
+
+
+def text_tokens(data: Dataset, texts: list[str]) -> Tensor:
+    """Return texts as the tokens (n, t) that networks trained on the data take."""
+    return tokens(texts) if data.tokenizer is None else torch.from_numpy(data.tokenizer(texts))
 
 
 def open_training_data(settings: Settings) -> Dataset:
@@ -65,6 +82,7 @@ def training_part(settings: Settings, data: Dataset) -> Dataset:
     if settings.data.part != "all" and data.split is not None:
         data = data.part(settings.data.part)
     need(len(data) > 0, lambda: f"`{settings.data.source}` has 0 samples to train on.")
+    data = with_tokenizer(settings, data)
     return data.one_per_group() if settings.data.distinct else data
 
 
@@ -173,7 +191,7 @@ class Pairs:
     ) -> tuple[Tensor, NDArray[Any] | None]:
         """A view of one side, by default that of the side's own number."""
         view = self.second if side else self.first
-        x = _raw(batch, self.data.inputs, self.separate and side == 1, view, side)
+        x = _raw(self.data, batch, self.data.inputs, self.separate and side == 1, view, side)
         if isinstance(view, SampleTransform) and isinstance(x, Tensor) and x.ndim == 4:
             x = _as_pillow(x) if holds_files(self.data) else x
         if isinstance(view, LabelledContext):
@@ -185,7 +203,7 @@ class Pairs:
         omega = None
         if view is not None:
             x, omega = view(x, batch["row"], self.seed, epoch, side if number is None else number)
-        return _ready(x), omega
+        return _ready(self.data, x), omega
 
 
 def _numbers(columns: dict[str, NDArray[Any]], n: int) -> NDArray[Any]:
@@ -212,13 +230,14 @@ def plain(
     """
     texts = side == 1 and bool(set(data.inputs) & {"texts", "captions"})
     batch = data[indices]
-    x = _ready(_raw(batch, data.inputs, texts, None))
+    x = _ready(data, _raw(data, batch, data.inputs, texts, None))
     if isinstance(view, TokenSplit):  # its sides take symbols or contexts, never whole sequences
         return view(x, batch["row"], view=side)[0]
     return x if view is None else view.plain(x)
 
 
 def _raw(
+    data: Dataset,
     batch: dict[str, NDArray[Any]],
     inputs: tuple[str, ...],
     texts: bool,
@@ -228,7 +247,7 @@ def _raw(
     """Return the column that is looked at, as the views take it."""
     if side == 1 and SECOND in inputs:  # pairs that came ready
         name = "texts" if batch[SECOND].dtype.kind in "OU" else "x"
-        return _raw({name: batch[SECOND]}, (name,), False, view)
+        return _raw(data, {name: batch[SECOND]}, (name,), False, view)
     inputs = tuple(name for name in inputs if name != SECOND)
     if "images" in inputs and not texts:
         images = torch.from_numpy(np.ascontiguousarray(batch["images"]))
@@ -244,9 +263,9 @@ def _raw(
         whole = values.dtype.kind in "iu" and values.dtype != np.uint8
         return torch.from_numpy(values.astype(np.int64 if whole else np.float32))
     if "texts" in inputs:
-        return tokens([str(text) for text in batch["texts"]])
+        return text_tokens(data, [str(text) for text in batch["texts"]])
     if "captions" in inputs:
-        return tokens([texts[0] for texts in batch["captions"]])
+        return text_tokens(data, [texts[0] for texts in batch["captions"]])
     raise InputError(f"Training needs images, arrays or texts; the data have {inputs}.")
 
 
@@ -259,8 +278,8 @@ def _as_pillow(x: Tensor) -> list[Any]:
     return [Image.fromarray(image) for image in x.permute(0, 2, 3, 1).contiguous().numpy()]
 
 
-def _ready(x: Any) -> Tensor:
-    """Floats for pictures, tokens for texts."""
+def _ready(data: Dataset, x: Any) -> Tensor:
+    """Return floats for images, tokens for texts."""
     if isinstance(x, list):
-        return tokens(x)
+        return text_tokens(data, x)
     return x.float() / 255 if x.dtype == torch.uint8 else x

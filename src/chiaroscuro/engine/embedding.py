@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import Dataset, open_data
-from chiaroscuro.engine.batches import ViewPair, as_view, plain, tokens
+from chiaroscuro.engine.batches import ViewPair, as_view, plain, text_tokens
 from chiaroscuro.engine.networks import Networks, evaluating
 from chiaroscuro.engine.opening import OpenRun, open_run
 from chiaroscuro.engine.settings import ViewSettings
@@ -92,7 +92,7 @@ def embed(
             second_view=second_view,
         )
         own = data is None or _is_source(data, run)
-        table = run.data if own else open_data(data)
+        table = run.data if own else run.as_trained(open_data(data))
         return embed_run(run, table, own, side, template)
     need(data is not None, "`embed(model, data)` needs data; received None.")
     table = open_data(data)
@@ -143,7 +143,7 @@ def _embeddings(
         layers["texts"] = sides[1][0]
         known |= {f"z{s + 1}": z for s, (_, z) in sides.items()}
         layers |= {f"untrained_z{s + 1}": z for s, (_, z) in start.items() if z is not None}
-        known |= _prompted(known.get("class_names"), template, networks, before)
+        known |= _prompted(data, known.get("class_names"), template, networks, before)
     h, z = sides[side]
     return Embeddings(h=h, z=z, layers=layers, about=about, **known)
 
@@ -214,18 +214,19 @@ def _two_sided(networks: nn.Module, data: Dataset) -> bool:
 
 
 def _prompted(
-    names: np.ndarray | None, template: str, networks: Any, before: Any
+    data: Dataset, names: np.ndarray | None, template: str, networks: Any, before: Any
 ) -> dict[str, np.ndarray]:
     """What the text encoders make of the template, filled with each class name."""
     if names is None:
         return {}
     prompts = [template.replace("{}", str(name)) for name in names]
     found = {"prompts": np.array(prompts)}
+    x = text_tokens(data, prompts)
     for key, texts in (("prompt_z", networks), ("untrained_prompt_z", before)):
         if texts is not None:
             device = next(texts.parameters()).device
             with evaluating(texts), torch.no_grad():
-                z = texts.project(texts.encode(tokens(prompts).to(device), 1), 1)
+                z = texts.project(texts.encode(x.to(device), 1), 1)
             found[key] = z.float().cpu().numpy()
     return found
 
@@ -275,12 +276,30 @@ def _thumbnails(data: Dataset) -> np.ndarray:
     out = []
     for start in range(0, len(data), BATCH):
         rows = np.arange(start, min(start + BATCH, len(data)))
-        x = torch.from_numpy(np.ascontiguousarray(data[rows]["images"])).permute(0, 3, 1, 2)
+        x = torch.from_numpy(_shown(data[rows]["images"])).permute(0, 3, 1, 2)
         side = min(THUMBNAIL, max(x.shape[2:]))
         if tuple(x.shape[2:]) != (side, side):
             x = F.interpolate(x.float(), (side, side), mode="area").round_().to(torch.uint8)
-        out.append(x.expand(-1, 3, -1, -1).permute(0, 2, 3, 1).numpy())
+        out.append(x.permute(0, 2, 3, 1).numpy())
     return np.concatenate(out)
+
+
+def _shown(images: np.ndarray) -> np.ndarray:
+    """Return images of any channels and numbers as they are shown: three channels of uint8.
+
+    Of fewer than three channels the first is shown in grey, of more the first three. Floats are
+    taken from 0 to 1, or else each image from its least to its largest value.
+    """
+    if images.dtype == np.uint16:
+        images = images // 257
+    elif images.dtype != np.uint8:
+        images = images.astype(np.float64)
+        if images.size and not 0 <= images.min() <= images.max() <= 1:
+            low, high = (f(images, axis=(1, 2, 3), keepdims=True) for f in (np.min, np.max))
+            images = (images - low) / np.where(high > low, high - low, 1)
+        images = np.rint(255 * images)
+    images = images[..., :3] if images.shape[-1] >= 3 else images[..., :1].repeat(3, axis=-1)
+    return np.ascontiguousarray(images.astype(np.uint8, copy=False))
 
 
 def _input(data: Dataset) -> dict[str, np.ndarray]:

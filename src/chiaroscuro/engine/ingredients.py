@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from chiaroscuro.data import SECOND, Dataset, open_data
-from chiaroscuro.engine.batches import ViewPair, as_view
+from chiaroscuro.engine.batches import ViewPair, as_view, with_tokenizer
 from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
 from chiaroscuro.engine.networks import Modules, Networks, build, dimension, projector_names
 from chiaroscuro.engine.optimisers import Optimiser
@@ -120,9 +120,9 @@ class Ingredients:
     def open_data(self, settings: Settings) -> Dataset:
         """Return all samples of the data, both sides of their split."""
         if self.table is not None:
-            return self.table
+            return with_tokenizer(settings, self.table)
         require_notation("data", settings.data.source)
-        return open_data(settings.data.source)
+        return with_tokenizer(settings, open_data(settings.data.source))
 
     def views(self, settings: Settings) -> ViewPair:
         """Return the views of the two sides."""

@@ -13,13 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from chiaroscuro.data import SECOND, Dataset, Tokenizer
 from chiaroscuro.engine.crops import Crops, views_of
 from chiaroscuro.engine.settings import NetworkSettings, model_names, require_notation
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.models import Model, Projector, Prototypes
 from chiaroscuro.spec import parse
 
-__all__ = ["Modules", "Networks", "as_compiled", "build", "dimension", "evaluating"]
+__all__ = [
+    "Modules",
+    "Networks",
+    "as_compiled",
+    "build",
+    "dimension",
+    "evaluating",
+    "require_vocabulary",
+]
 
 
 class Networks(nn.Module):
@@ -271,15 +280,48 @@ def _encoder(key: str, text: str) -> Model:
         isinstance(made, Model),
         lambda: f"`network.{key}` needs a model; received `{type(made).__name__}`.",
     )
+    return made
+
+
+def require_vocabulary(networks: Networks, data: Dataset) -> None:
+    """Refuse an encoder that reads other tokens than those that texts become.
+
+    Args:
+        networks: of which the encoder of texts is looked at.
+        data: with their tokenizer.
+    """
+    inputs = set(data.inputs) - {SECOND}
+    texts = inputs & {"texts", "captions"}
+    if not texts or (inputs - texts and len(networks.encoders) == 1):
+        return
+    encoder, tokenizer = networks.encoders[-1], data.tokenizer or Tokenizer()
+    text = getattr(encoder, "origin", "") or repr(encoder)
+    theirs = getattr(encoder, "own_vocabulary", 0)
     need(
-        not getattr(made, "own_vocabulary", False),
+        not theirs or bool(tokenizer.source),
         lambda: (
-            f"`network.{key}` needs a model that reads texts as bytes, tokens 0 to 257; received "
-            f"`{text}`, which has a vocabulary of its own. Take `SequenceTransformer(n_tokens=258, "
-            "padding=0)`, or embed the texts with that model and train on the arrays."
+            f"`{text}` has a vocabulary of its own, of {theirs:,} tokens, and texts are read as "
+            "bytes: set `data.tokenizer` to the folder that holds its `tokenizer.json`, or take "
+            "`SequenceTransformer(n_tokens=258, padding=0)`."
         ),
     )
-    return made
+    size = theirs or getattr(encoder, "n_tokens", tokenizer.n_tokens)
+    need(
+        tokenizer.n_tokens <= size,
+        lambda: (
+            f"`{text}` takes tokens from 0 to {size - 1}; texts become tokens from 0 to "
+            f"{tokenizer.n_tokens - 1}: set `n_tokens={tokenizer.n_tokens}`, or the tokenizer of "
+            "that model."
+        ),
+    )
+    padding = getattr(encoder, "padding", None)
+    need(
+        padding in (None, tokenizer.padding),
+        lambda: (
+            f"`{text}` takes token {padding} for padding; the tokenizer fills short texts with "
+            f"{tokenizer.padding}: set `padding={tokenizer.padding}`."
+        ),
+    )
 
 
 def projector_names(d_in: int) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from chiaroscuro.artifacts import History, Run, checkpoints
-from chiaroscuro.data import Dataset
-from chiaroscuro.engine.batches import ViewPair, training_part
+from chiaroscuro.data import Dataset, Scaling
+from chiaroscuro.engine.batches import ViewPair, training_part, with_tokenizer
 from chiaroscuro.engine.ingredients import PLACES, Ingredients, require_fit
 from chiaroscuro.engine.networks import Networks
 from chiaroscuro.engine.settings import Settings, is_placeholder
@@ -76,6 +76,24 @@ class OpenRun:
         data = self.ingredients.open_data(self.settings)
         if self.run is not None and self.ingredients.table is not None and "data" in self._known:
             require_fit(self.name, "data", training_part(self.settings, data), self._known["data"])
+        return self.as_trained(data)
+
+    def as_trained(self, data: Dataset) -> Dataset:
+        """Return data as the networks know them: tables in the scaling of the training rows, texts
+        by the tokenizer of the run.
+
+        Args:
+            data: any samples.
+        """
+        data = with_tokenizer(self.settings, data)
+        if data.scaling is None:
+            return data
+        known = None if self.run is None else self.run.scaling()
+        if known is not None:
+            return data.scaled_by(Scaling.read(known))
+        if self.run is None and "data" in vars(self):  # in memory: that of the training data
+            own = self.data.scaling
+            return data if own is None else data.scaled_by(own)
         return data
 
     @cached_property

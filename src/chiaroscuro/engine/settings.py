@@ -58,6 +58,9 @@ class DataSettings:
             are the same, bit by bit.
         timeout: seconds to wait for a batch of the workers before training ends with a sentence;
             0 waits for ever.
+        tokenizer: how texts become tokens: "" is by bytes; else a `tokenizer.json` of Hugging Face,
+            or the folder of a model that holds one.
+        text_length: tokens of a text that are kept; the rest is cut.
     """
 
     source: str = "digits"
@@ -65,8 +68,11 @@ class DataSettings:
     distinct: bool = False
     workers: int = 0
     timeout: float = 600.0
+    tokenizer: str = ""
+    text_length: int = 96
 
     def __post_init__(self) -> None:
+        between("data.text_length", self.text_length, 1)
         between("data.timeout", self.timeout, 0)
         one_of("data.part", self.part, ("train", "test", "all"))
         between("data.workers", self.workers, 0, 1024)

@@ -16,8 +16,8 @@ from PIL import Image
 
 from chiaroscuro.data import Dataset, as_call, open_data
 from chiaroscuro.data.pictures import EXTENSIONS
-from chiaroscuro.engine.batches import Pairs, training_part
-from chiaroscuro.engine.networks import build
+from chiaroscuro.engine.batches import Pairs, training_part, with_tokenizer
+from chiaroscuro.engine.networks import build, require_vocabulary
 from chiaroscuro.engine.progress import duration
 from chiaroscuro.engine.read_settings import read_settings
 from chiaroscuro.engine.settings import Settings
@@ -79,6 +79,7 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     call, data = _opened(source)
     kind, why = kind_of(data)
     reasons = [f"{len(data):,} rows, taken as {_NOUNS[kind]}: {why}."]
+    data = _with_text_settings(data, fixed)
     if data.split is None:
         call = as_call(call, test=TEST)
         data = data.with_split(TEST)
@@ -92,7 +93,12 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     n = len(data.part("train"))
     batch = _batch(n)
     choices += [*more, f"batch={batch}", "schedule.warmup=1"]
+    if any("from_transformers" in one for one in fixed if one.startswith("network.encoder")):
+        choices.append("views.first=''")  # dropout makes the two views differ
+        said = "the encoder that was asked for; views differ by its dropout"
     settings = read_settings(preset, [*choices, *fixed])
+    if 0 < settings.epochs <= 1 and not keys & {"schedule.warmup"}:
+        settings = read_settings(settings, ["schedule.warmup=0"])
     reasons.append(f"Preset `{preset}`: {said}.")
     rows = len(training_part(settings, data))
     steps = max(1, rows // settings.batch)
@@ -136,14 +142,8 @@ def kind_of(data: Dataset) -> tuple[str, str]:
                 f"are (n, channels, length), time last. Save `{name}.transpose(0, 2, 1)`."
             ),
         )
-        return "series", f"{channels} channels of length {length}"
-    need(
-        some.ndim == 2,
-        lambda: (
-            f"`{data.name}` holds `{name}` of shape {(len(data), *some.shape[1:])}; known are "
-            "images (uint8, 3 channels), tables (n, d) and series (n, channels, length)."
-        ),
-    )
+        return "series", f"{channels} channel{'s' * (channels != 1)} of length {length}"
+    need(some.ndim == 2, lambda: _unknown_shape(data.name, name, (len(data), *some.shape[1:])))
     columns = some.shape[1]
     smooth = _smoothness(some.astype(np.float64)) if columns >= LONG else 0.0
     if smooth > SMOOTH:
@@ -151,6 +151,26 @@ def kind_of(data: Dataset) -> tuple[str, str]:
             f"neighbouring values of its {columns} correlate by {smooth:.2f}, as in a signal"
         )
     return "table", f"a matrix of {columns} columns"
+
+
+def _unknown_shape(file: str, name: str, shape: tuple[int, ...]) -> str:
+    """Return what to save instead of an array that is no table, series or images."""
+    known = (
+        "known are images (n, height, width, channels), tables (n, d) and series "
+        "(n, channels, length)"
+    )
+    said = f"`{file}` holds `{name}` of shape {shape}; {known}."
+    if len(shape) == 4 and shape[1] <= 13 < min(shape[2:]):
+        return f"{said} Save images as `np.savez(path, images={name}.transpose(0, 2, 3, 1))`."
+    if len(shape) == 4 and shape[3] <= 13 < min(shape[1:3]):
+        return f"{said} Save images under their name: `np.savez(path, images={name})`."
+    return f"{said} Save it as one of these, such as `np.savez(path, x={name}.reshape(n, -1))`."
+
+
+def _with_text_settings(data: Dataset, overrides: Iterable[str]) -> Dataset:
+    """Return data whose texts are read as `--set data.tokenizer=` and `data.text_length=` say."""
+    asked = [one for one in overrides if one.startswith(("data.tokenizer", "data.text_length"))]
+    return with_tokenizer(read_settings("text", asked), data) if asked else data
 
 
 def _smoothness(x: np.ndarray) -> float:
@@ -275,13 +295,37 @@ def _whole(data: Dataset) -> str:
 
 
 def _text(data: Dataset) -> tuple[str, list[str], str]:
-    return "text", [], "a transformer over bytes; views hide different spans of a text"
+    encoder, view, over = _reads(data)
+    return "text", [*encoder, view], f"a transformer over {over}; views hide different spans"
+
+
+def _reads(data: Dataset) -> tuple[list[str], str, str]:
+    """Return the encoder of texts, a view that hides tokens, and what the tokens are."""
+    if data.tokenizer is None:
+        return [], "views.first=Mask(p=0.3, span=6)", "bytes"
+    n, length, padding = (
+        data.tokenizer.n_tokens,
+        data.tokenizer.length,
+        data.tokenizer.padding,
+    )
+    encoder = (
+        f"network.encoder=SequenceTransformer(n_tokens={n}, length={length}, d=128, depth=2, "
+        f"padding={padding}, dropout=0.1)"
+    )
+    own = bool(data.tokenizer.source)
+    view = f"views.first=Mask(p=0.3, span={2 if own else 6}, fill={padding})"
+    return [encoder], view, f"{n:,} tokens" if own else f"at most {length} bytes"
 
 
 def _pairs(data: Dataset) -> tuple[str, list[str], str]:
     if "images" not in data.inputs:
-        more = ["views.first=Rewrites()"]
-        return "text", more, "a transformer over bytes; the texts of a row are each other's views"
+        encoder, _, over = _reads(data)
+        several = all(len(one) > 1 for one in data[np.arange(min(len(data), 256))]["captions"])
+        views = ["views.first=Rewrites()"]
+        if several:  # the first text, and one of the others
+            views = ["views.first=Rewrites(original=1)", "views.second=Rewrites(original=0)"]
+        said = f"a transformer over {over}; the texts of a row are each other's views"
+        return "text", [*encoder, *views], said
     side = min(data[[0]]["images"].shape[1:3])
     size = max(8, min(SIDE, side // 4 * 4))
     more = [
@@ -323,6 +367,7 @@ def _step_seconds(settings: Settings, data: Dataset) -> float:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if settings.device != "auto":
         device = torch.device(settings.device)
+    require_vocabulary(networks, part)
     networks, objective = networks.to(device).train(), settings.make_objective().to(device)
     rows = np.arange(min(settings.batch, len(part)))
     labels = part.labels if "labels" in objective.takes else None

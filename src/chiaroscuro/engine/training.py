@@ -18,7 +18,7 @@ from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
 from chiaroscuro.engine.fitting import Callback, Origin, fit, open_folder, remember
 from chiaroscuro.engine.ingredients import Ingredients, described
 from chiaroscuro.engine.loggers import Logger
-from chiaroscuro.engine.networks import Networks
+from chiaroscuro.engine.networks import Networks, require_vocabulary
 from chiaroscuro.engine.opening import OpenRun, initial_weights
 from chiaroscuro.engine.options import FitOptions
 from chiaroscuro.engine.read_settings import read_settings
@@ -204,6 +204,7 @@ def _made(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None
     if resumed is not None:
         _same_objects(Path(resumed), known)
     networks = objects.build(settings, dimensions)
+    require_vocabulary(networks, data)
     initial = None
     if objects.modules().any():
         saved = None if resumed is None else initial_weights(Path(resumed))
@@ -236,6 +237,8 @@ def _place(made: _Made, origin: Origin, out: str | os.PathLike, resume: bool) ->
             run.write_objects(made.known)
         if skipped:
             run.write_skipped(skipped)
+        if data.scaling is not None and not resume:
+            run.write_scaling(data.scaling.table())
 
     on_every_rank(lambda: write() if is_first() else None)
     origin.notes.extend(_notes(settings))

@@ -39,8 +39,10 @@ class Adapter(Model):
         5
     """
 
-    own_vocabulary: bool = False
-    """Whether it takes tokens of a vocabulary of its own."""
+    own_vocabulary: int = 0
+    """The size of its vocabulary, where it takes tokens of its own."""
+    padding: int | None = None
+    """The token that it takes for padding, where it takes tokens."""
 
     def __init__(self, module: nn.Module, d: int | None = None, example: Tensor | None = None):
         super().__init__()
@@ -254,7 +256,8 @@ def _of_transformers(module: nn.Module, pool: str) -> Adapter:
     if getattr(module, "main_input_name", "input_ids") != "pixel_values":
         tokens = torch.ones(2, 8, dtype=torch.long)
         text = Adapter(_Pooled(module, pool), d=config.hidden_size, example=tokens)
-        text.own_vocabulary = True
+        text.own_vocabulary = int(config.vocab_size)
+        text.padding = getattr(config, "pad_token_id", None)
         return text
     side = getattr(config, "image_size", None) or 224
     side = side if isinstance(side, int) else side[0]
