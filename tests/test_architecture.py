@@ -37,10 +37,10 @@ ALLOWED: dict[str, set[str] | None] = {
     | {"measures", "kernels", "pairwise", "graphs", "dynamics", "artifacts", "figures"},
     "engine": BASE | {"data", "views", "models", "kernels", "pairwise", "objectives", "artifacts"},
     "tuning": BASE | {"data", "artifacts", "diagnostics", "engine", "figures"},
+    "exporting": (BASE | {"views", "models", "artifacts", "diagnostics", "engine", "references"}),
     "finetuning": (
         BASE | {"data", "views", "models", "artifacts", "diagnostics", "engine", "exporting"}
     ),
-    "exporting": (BASE | {"views", "models", "artifacts", "diagnostics", "engine", "references"}),
     "report": {"errors", "spec", "artifacts", "measures"},
     "verbs": {"errors", "artifacts", "data", "diagnostics", "engine", "report", DOOR},
     "labs": {DOOR},
