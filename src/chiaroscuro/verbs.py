@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,18 +74,24 @@ def diagnose(
     )
     if is_run(subject):
         objects |= _given(objective=objective)
-        return _diagnose_run(_opened(subject, objects), rows, seed, aim)
+        run = _opened(subject, objects)
+        return _diagnose_run(run, _examined(run, rows), rows, seed, aim)
     _require_none("diagnose", objects)
     loss = _parse(objective) if isinstance(objective, str) else objective
     return diagnostics.diagnose(subject, diagnostics.About(loss, batch, task=aim), rows, seed)
 
 
-def _diagnose_run(run: Any, rows: int, seed: int, task: Any) -> Any:
+def _examined(run: Any, rows: int = ROWS) -> Any:
+    from chiaroscuro import engine
+
+    return engine.examine(run, min(rows, ROWS))
+
+
+def _diagnose_run(run: Any, seen: Any, rows: int = ROWS, seed: int = 0, task: Any = None) -> Any:
     import dataclasses
 
-    from chiaroscuro import diagnostics, engine
+    from chiaroscuro import diagnostics
 
-    seen = engine.examine(run, min(rows, ROWS))
     projector = run.networks.projectors[0]
     bends = getattr(projector, "last", "none") == "unit"  # dividing by a norm is not affine
     about = diagnostics.About(
@@ -225,13 +232,14 @@ def report(
 ) -> Path:
     """Write one page that shows what was learnt, and return its path.
 
-    A run that has not been diagnosed or evaluated is, first; `complete=False` leaves that out. What
-    cannot be done (a run whose objects have no notation, data without labels) is left out of the
-    page as well.
+    A run that has not been embedded, diagnosed or evaluated is, first; `complete=False` leaves that
+    out. What cannot be done (a run whose objects have no notation, data without labels) is left out
+    of the page as well, and said on standard error. Objects that a run cannot make again come with
+    it: `report(engine.open_run(run, encoder=...))`.
 
     Args:
-        subjects: a run, a `Diagnosis`, embeddings, a folder or a file of them; or several of these,
-            which are compared.
+        subjects: a run (a `Run`, its folder, an `OpenRun`), a `Diagnosis`, embeddings, a folder or
+            a file of them; or several of these, which are compared.
         path: of the page; None is `report.html` in the folder of the run.
         points: samples shown, at most.
         maps: "tsne", "umap": beside the principal and spectral axes; the page opens on t-SNE.
@@ -246,45 +254,77 @@ def report(
     """
     from chiaroscuro.report import report as write
 
-    listed = subjects if isinstance(subjects, list | tuple) else [subjects]
-    for run in filter(is_run, listed if complete and diagnosis is None else ()):
-        complete_run(run)
+    listed = list(subjects) if isinstance(subjects, list | tuple) else [subjects]
     place = _page_of(listed) if path is None else path
-    return write(subjects, place, points, maps, diagnosis)
+    for at, run in enumerate(listed):
+        if is_run(run) and complete and diagnosis is None:
+            for sentence in complete_run(run):
+                print(sentence, file=sys.stderr)
+        if _is_open(run):
+            listed[at] = _shown(run) if run.run is None else run.run
+    return write(listed, place, points, maps, diagnosis)
+
+
+def _shown(run: Any) -> Any:
+    """Return a training in memory as a subject of the page."""
+    from chiaroscuro.report import Subject, diagnosis_of
+
+    seen = _examined(run)
+    evaluation = None
+    if seen.embeddings.labels is not None and seen.embeddings.split is not None:
+        evaluation = evaluate(run)
+    return Subject(
+        run.name,
+        embeddings=seen.embeddings,
+        diagnosis=diagnosis_of(_diagnose_run(run, seen).json()),
+        evaluation=evaluation,
+        settings=run.settings.table(),
+        records=run.history().records,
+    )
 
 
 def complete_run(subject: Any) -> list[str]:
-    """Diagnose and evaluate a run that has not been; return a sentence for what could not be done.
+    """Embed, diagnose and evaluate a run that has not been, so that its page is whole.
 
     Args:
-        subject: a run or its folder.
+        subject: a run, its folder, or an `OpenRun`, which brings objects.
+
+    Returns:
+        A sentence for each thing that could not be done.
     """
-    if not isinstance(subject, Run | str | os.PathLike):
+    run = subject.run if _is_open(subject) else subject
+    if run is None:
         return []  # in memory: there is no folder to complete
-    run = subject if isinstance(subject, Run) else Run.open(subject)
-    missing = [verb for verb in (run.diagnosis, run.evaluation) if verb() is None]
+    run = run if isinstance(run, Run) else Run.open(run)
+    embedded = any((run.folder / "embeddings").glob("*.npz"))
     said: list[str] = []
-    if not missing:
+    if embedded and run.diagnosis() is not None and run.evaluation() is not None:
         return said
     try:
         from chiaroscuro import engine
     except ImportError as error:
         return [f"`{run.folder}` is shown as it is, neither diagnosed nor evaluated: {error}."]
-    opened = engine.open_run(run)
-    for name, done, do in (
-        ("diagnosed", run.diagnosis, diagnose),
-        ("evaluated", run.evaluation, evaluate),
-    ):
-        if done() is None:
-            try:
-                do(opened)
-            except ChiaroError as error:
-                said.append(f"`{run.folder}` is not {name}: {error}")
+    opened = engine.open_run(subject if _is_open(subject) else run)
+    try:
+        if not embedded or run.diagnosis() is None:
+            seen = _examined(opened)
+            if not embedded:
+                seen.embeddings.save(run.embeddings("report"))
+            if run.diagnosis() is None:
+                _diagnose_run(opened, seen)
+    except ChiaroError as error:
+        what = "not diagnosed" if run.diagnosis() is None else "shown without a map"
+        said.append(f"`{run.folder}` is {what}: {error}")
+    try:
+        if run.evaluation() is None:
+            evaluate(opened)
+    except ChiaroError as error:
+        said.append(f"`{run.folder}` is not evaluated: {error}")
     return said
 
 
 def _page_of(subjects: Sequence[Any]) -> Path:
-    one = subjects[0]
+    one = subjects[0].run if _is_open(subjects[0]) else subjects[0]
     if len(subjects) != 1 or not is_run(one):
         raise InputError(
             f"A report of {len(subjects)} subjects needs a place for its page, `path`; only one "
@@ -298,10 +338,15 @@ def _page_of(subjects: Sequence[Any]) -> Path:
 
 def is_run(subject: Any) -> bool:
     """Return whether it is a run: one in memory, opened, or the folder of one."""
-    if isinstance(subject, Run) or type(subject).__name__ == "OpenRun":
+    if isinstance(subject, Run) or _is_open(subject):
         return True
     path = isinstance(subject, str | os.PathLike)
     return path and os.path.isfile(os.path.join(subject, "settings.toml"))
+
+
+def _is_open(subject: Any) -> bool:
+    """Return whether it is an `OpenRun`, without importing torch."""
+    return type(subject).__name__ == "OpenRun"
 
 
 def _opened(subject: Any, objects: dict[str, Any]) -> Any:

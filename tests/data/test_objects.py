@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 from torch.utils.data import Dataset as TorchDataset
-from torch.utils.data import IterableDataset, TensorDataset
 
 from chiaroscuro.data import SECOND, Dataset, Process, from_object, holds_files, open_data
 from chiaroscuro.data import objects as objects_module
@@ -143,7 +143,6 @@ def test_a_frame_is_read_by_its_columns():
 
 WRONG = {
     "float as a label": ([(ROWS[0], 0.5)] * 3, r"\(ndarray, float\), which is ambiguous"),
-    "other shapes": ([(np.ones(3), np.ones(4))] * 3, "a ready pair two samples of one shape"),
     "four parts": ([(1.0, "a", "b", "c")] * 3, "which is ambiguous"),
     "no paths": (["a.png", "b.png"], r"2 of the 2 paths .* are no image files .* `a.png`"),
     "paths and texts": (["a.png", "a cat"], "are taken for paths, others for texts"),
@@ -172,3 +171,50 @@ def test_an_endless_stream_is_refused(monkeypatch):
     monkeypatch.setattr(objects_module, "MOST_ITEMS", 10)
     with pytest.raises(InputError, match="more than 10 items"):
         from_object(Stream([ROWS[0]] * 11))
+
+
+def test_a_tuple_of_one_is_a_sample():
+    """As items of a `TensorDataset` of one tensor are."""
+    assert from_object(TensorDataset(torch.from_numpy(ROWS))).column("x").shape == ROWS.shape
+
+
+def test_pairs_may_have_two_shapes():
+    table = from_object([(np.ones(3), np.zeros((2, 4)))] * 3)
+    assert table.column("x").shape == (3, 3)
+    assert table.column(SECOND).shape == (3, 2, 4)
+
+
+class Named:
+    """A stranger's class of some name."""
+
+    def __new__(cls, name, **parts):
+        return type(name, (), parts)()
+
+
+NEAR = {
+    "generator": ((row for row in ROWS), r"`list\(data\)`"),
+    "loader": (DataLoader(TensorDataset(torch.from_numpy(ROWS))), r"its `dataset`.*engine.fit"),
+    "lazy frame": (Named("LazyFrame"), r"data.collect\(\)"),
+    "column": (Named("Series", __len__=len, __getitem__=len), r"data.to_frame\(\)"),
+    "x and y": ((ROWS, LABELS), r"shapes \(6, 4\), \(6,\), which is ambiguous.*\"labels\": y"),
+    "text as a label": ([(ROWS[0], "cat")] * 3, r"\(ndarray, str\), which is ambiguous"),
+    "shapes": ([np.ones(3), np.ones(4)], r"one shape; received 2, from \(3,\) to \(4,\)"),
+}
+
+
+@pytest.mark.parametrize(("data", "words"), NEAR.values(), ids=NEAR)
+def test_what_comes_near_is_told_what_to_give(data, words):
+    with pytest.raises(InputError, match=words):
+        from_object(data)
+
+
+def test_an_iterable_of_hugging_face_is_read_once():
+    class IterableDataset:
+        __module__ = "datasets.iterable_dataset"
+
+        def __iter__(self):
+            return iter({"x": row, "label": int(y)} for row, y in zip(ROWS, LABELS, strict=True))
+
+    table = from_object(IterableDataset())
+    assert table.column("x").shape == ROWS.shape
+    assert table.labels.tolist() == LABELS.tolist()

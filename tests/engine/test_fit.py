@@ -19,6 +19,7 @@ from chiaroscuro.engine import (
     view_batches,
 )
 from chiaroscuro.errors import ChiaroError, InputError
+from chiaroscuro.kernels import Gaussian
 from chiaroscuro.objectives import InfoNCE, SupCon
 from chiaroscuro.views import Jitter
 
@@ -187,11 +188,105 @@ def test_batches_that_are_none(wrong, words):
         fit(module(), InfoNCE(), wrong)
 
 
-def test_other_wrong_calls():
-    with pytest.raises(InputError, match="of its 4 tensors none is one of theirs"):
-        fit(module(), InfoNCE(), batches(1), torch.optim.SGD(module().parameters(), 0.1))
-    with pytest.raises(InputError, match="A loss needs to return one number"):
-        fit(module(), lambda z1, z2: z1, batches(1))
+def calls(**changes):
+    """`fit` with one thing changed."""
+    parts = {"networks": module(), "objective": InfoNCE(), "batches": batches(1), **changes}
+    return fit(**parts)
+
+
+class Tuple(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+
+    def forward(self, x):
+        return self.layer(x), x
+
+
+def short_cycle():
+    net = module()
+    sgd = torch.optim.SGD(net.parameters(), 0.1)
+    cycle = torch.optim.lr_scheduler.OneCycleLR(sgd, 0.1, total_steps=2)
+    return {"networks": net, "optimiser": sgd, "schedule": cycle, "batches": batches(3)}
+
+
+DOUBLE = [tuple(torch.zeros(2, 4, 6, dtype=torch.float64))]
+REFUSED = {
+    "other parameters": (
+        {"optimiser": torch.optim.SGD(module().parameters(), 0.1)},
+        "of its 4 tensors none is one of theirs",
+    ),
+    "a loss of many numbers": (
+        {"objective": lambda z1, z2: z1},
+        r"one number; .* returned shape \(16, 4\)",
+    ),
+    "a loss without a gradient": (
+        {"objective": lambda z1, z2: z1.detach().sum()},
+        r"gradient with respect to z; .* cuts it off",
+    ),
+    "a loss that is a float": ({"objective": lambda z1, z2: 1.5}, "returned 1.5, which is no tens"),
+    "a loss of one side": ({"objective": lambda z: z.sum()}, r"`\(z1, z2\)`.* takes `\(z\)`"),
+    "a loss that is a class": ({"objective": InfoNCE}, r"the class `.*InfoNCE`: call it"),
+    "a kernel": ({"objective": Gaussian(tau=0.5)}, r"give `InfoNCE\(Gaussian\(tau=0.5\)\)`"),
+    "an optimiser by name": ({"optimiser": "sgd"}, "OptimiserSettings.* received 'sgd'"),
+    "an optimiser with a closure": ({"optimiser": torch.optim.LBFGS}, "`LBFGS` takes `closure`"),
+    "a schedule by name": ({"schedule": "cosine"}, "ScheduleSettings.* received 'cosine'"),
+    "a schedule of NaN": ({"schedule": lambda step: float("nan")}, "that of step 0 is nan"),
+    "a scheduler that ends": (short_cycle(), "as many steps as are trained, 3; it was made for 2"),
+    "half an epoch": ({"epochs": 1.5}, "`epochs` needs a whole number of at least 1; received 1.5"),
+    "no module": ({"networks": len}, "`encoder` needs a module of torch; received a `builtin"),
+    "a class of modules": ({"networks": Tuple}, "received the class `Tuple`: call it"),
+    "open shapes": ({"networks": nn.LazyLinear(4)}, "2 parameters of `LazyLinear` have none"),
+    "a network of tuples": ({"networks": Tuple()}, "for 16 pairs; `Tuple` gives a `tuple`"),
+    "other numbers": (
+        {"batches": DOUBLE},
+        r"`Sequential` needs to take .* \(4, 6\) in float64 and .* raised RuntimeError: mat1",
+    ),
+    "a data set": (
+        {"batches": TensorDataset(torch.zeros(4, 6), torch.zeros(4, 6))},
+        r"a `TensorDataset` gives one at a time: `DataLoader",
+    ),
+    "a function": ({"batches": lambda: batches(1)}, "a `function`, which is called first"),
+    "one callback": ({"callbacks": print}, "`callbacks` need a list of functions"),
+    "a number as callback": ({"callbacks": [3]}, r"functions and loggers; received \[3\]"),
+    "nothing to resume": ({"resume": True}, r"`fit\(resume=True\)` needs the run"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "words"), REFUSED.values(), ids=REFUSED)
+def test_wrong_calls(wrong, words):
+    with pytest.raises(InputError, match=words):
+        calls(**wrong)
+
+
+def test_arrays_are_batches():
+    one = fit(module(), InfoNCE(), [(a.numpy(), b.numpy()) for a, b in batches(2)])
+    same(weights(one.networks), weights(fit(module(), InfoNCE(), batches(2)).networks))
+
+
+def test_a_plateau_is_judged_by_epochs(tmp_path):
+    """One that has not fallen by 90 % halves the rate; resumed, it remembers the last."""
+
+    def trained(out, **more):
+        net = module()
+        sgd = torch.optim.SGD(net.parameters(), 0.1)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(sgd, factor=0.5, patience=0)
+        schedule.threshold = 0.9
+        return fit(
+            net, InfoNCE(), batches(2), sgd, schedule, epochs=3, options=SAVED, out=out, **more
+        )
+
+    def stop(moment):
+        raise StopTraining
+
+    whole = trained(tmp_path / "whole")
+    with pytest.raises(StopTraining):
+        trained(tmp_path / "cut", callbacks=[stop])
+    resumed = trained(tmp_path / "cut", resume=True)
+    for fitted in (whole, resumed):
+        rates = [r["lr"] for r in fitted.run.history().records if "lr" in r]
+        assert rates == pytest.approx([0.1, 0.1, 0.1, 0.1, 0.05, 0.05])
+    same(weights(whole.networks), weights(resumed.networks))
 
 
 # ---- saved and resumed ----

@@ -274,6 +274,109 @@ def test_the_estimator_takes_objects_and_leaves_them_alone():
     estimator = cs.ContrastiveEmbedding(encoder=own, objective=loss, view=noisy, epochs=1, batch=16)
     assert estimator.fit(rows()).transform(rows()).shape == (48, 6)
     same(weights(own), before)
+    empty = cs.ContrastiveEmbedding(encoder=nn.Sequential(), view=noisy, epochs=1, batch=16)
+    assert empty.fit(rows()).transform(rows()).shape == (48, 5)  # false as a truth, yet a module
+
+
+def test_a_dictionary_of_settings_holds_objects():
+    own, again = net(), net()
+    table = {
+        **SMALL,
+        "objective": loss,
+        "data": {"source": labelled()},
+        "views": {"first": noisy},
+        "network": {"encoder": own, "projector": "Projector(d=4)"},
+    }
+    run = cs.train(table)
+    assert run.encoder is own
+    same(weights(own), weights(trained(encoder=again).encoder))
+    with pytest.raises(InputError, match="`encoder=` and `encoder` of the settings"):
+        cs.train(table, encoder=net())
+    with pytest.raises(InputError, match=r"received a `Net`. Objects have names: `train\(encoder="):
+        cs.train(net(), data=rows())
+
+
+class Letters(nn.Module):
+    def __init__(self, d=4):
+        super().__init__()
+        self.table = nn.Embedding(258, d)
+
+    def forward(self, tokens):
+        return self.table(tokens).mean(dim=1)
+
+
+def test_images_and_texts_need_no_view_of_texts(tmp_path):
+    images = np.random.default_rng(0).integers(0, 255, (16, 8, 8, 3), np.uint8)
+    pairs = [(image, f"number {i}") for i, image in enumerate(images)]
+    parts = {"encoder": nn.Sequential(nn.Flatten(), nn.Linear(192, 4)), "second_encoder": Letters()}
+    run = cs.train(SMALL, tmp_path / "run", data=pairs, view="SimCLR(size=8)", **parts)
+    assert run.settings()["views"]["second"] == "none"
+    opened = cs.engine.open_run(run, data=pairs, **parts)
+    assert opened.views[1] is None
+    assert cs.embed(opened).z2.shape == (16, 128)
+    half = {"encoder": parts["encoder"], "second_encoder": "SequenceTransformer(258, 32, d=8)"}
+    assert cs.train(SMALL, data=pairs, view="SimCLR(size=8)", **half).networks.encoders[1].d == 8
+    with pytest.raises(InputError, match=r"SimCLR. needs pictures.*give `view=`.*Jitter"):
+        cs.train(SMALL, data=rows(), encoder=net())
+
+
+def test_pairs_of_two_shapes_go_through_an_encoder_each(tmp_path):
+    x, y = torch.from_numpy(rows()), torch.from_numpy(rows(seed=1))[:, :3]
+    parts = {"encoder": net(), "second_encoder": nn.Linear(3, 6)}
+    run = cs.train(SMALL, tmp_path / "run", data=TensorDataset(x, y), **parts)
+    opened = cs.engine.open_run(run, data=TensorDataset(x, y), **parts)
+    embeddings = cs.embed(opened)
+    encode = opened.networks.encode
+    expected = {side: encode(v, side).detach().numpy() for side, v in enumerate((x, y))}
+    np.testing.assert_allclose(embeddings.h, expected[0], rtol=1e-5)
+    np.testing.assert_allclose(embeddings.layers["second"], expected[1], rtol=1e-5)
+    assert embeddings.z2.shape == (48, 128)
+    assert cs.diagnose(opened).measures["z_alignment"] > 0
+    with pytest.raises(InputError, match=r"shapes \(5,\) and \(3,\) need an encoder each"):
+        cs.train(SMALL, data=TensorDataset(x, y), encoder=net())
+
+
+REFUSED = {
+    "class": ({"encoder": Net}, "`encoder` needs a module of torch; received the class `Net`"),
+    "shape": (
+        {"encoder": nn.Linear(7, 3)},
+        r"`Linear` needs to take samples .*\(2, 5\) in float32",
+    ),
+    "lambda": ({"projector": len}, "`projector` needs a module of torch; received a `builtin"),
+}
+
+
+@pytest.mark.parametrize(("wrong", "words"), REFUSED.values(), ids=REFUSED)
+def test_modules_that_do_not_fit_are_refused(wrong, words, tmp_path):
+    with pytest.raises(InputError, match=words):
+        trained(tmp_path / "run", **wrong)
+    assert not (tmp_path / "run").exists()
+
+
+# ---- reports ----
+
+
+def test_a_report_takes_open_runs(tmp_path, capsys):
+    data = cs.data.from_object(labelled(80)).with_split(0.25)
+    given = {"data": data, "encoder": net(), "view": noisy, "objective": loss}
+    run = trained(tmp_path / "run", **given)
+    page = cs.report(cs.engine.open_run(run, **{**given, "encoder": net(9)}), maps=())
+    assert page == run.report
+    assert run.diagnosis() is not None
+    assert run.evaluation()["results"]["encoder"]["knn_20"] > 0
+    assert cs.Embeddings.load(run.embeddings("report")).h.shape == (80, 6)
+    assert not capsys.readouterr().err
+    memory = trained(**given)
+    with pytest.raises(InputError, match="needs a place for its page, `path`"):
+        cs.report(memory)
+    text = cs.report(memory, tmp_path / "page.html", maps=()).read_text()
+    for part in ("knn_20", "mean_loss", "effective_rank"):
+        assert part in text
+    asked = trained(tmp_path / "asked", **given)
+    cs.report(asked, maps=())
+    said = capsys.readouterr().err
+    assert "is not diagnosed: This run was trained with its data" in said
+    assert "is not evaluated: This run was trained with its data" in said
 
 
 # ---- the public functions ----

@@ -36,14 +36,15 @@ def from_object(data: Any, name: str = "data") -> Dataset:
         Dataset                  as it is; what has a method `dataset()` by that
         mapping of arrays        columns by name, as for `from_arrays`
         numpy array, tensor      (n, h, w, 3) or (n, 3, h, w) in uint8: images; else numbers `x`
-        pandas, polars frame     columns by name: label(s), text(s), image paths; the numbers
+        pandas, polars, arrow    columns by name: label(s), text(s), image paths; the numbers
                                  together are `x`
         Hugging Face dataset     columns by name, as for `from_hugging_face`
-        torch dataset            by its first item: a sample; (sample, whole number): a sample and
-                                 its label; (sample, sample of the same shape): a ready pair, with
-                                 a label if there is a third; (image, string): an image and its
-                                 text; a mapping: by name. Items are read when a batch needs them
-        torch iterable dataset   the same; it is read once, into memory
+        torch dataset            by its first item: a sample, or (sample,); (sample, whole number):
+                                 a sample and its label; (sample, sample): a ready pair, with a
+                                 label if there is a third; two of different shapes need an
+                                 encoder each; (image, string): an image and its text; a mapping:
+                                 by name. Items are read when a batch needs them
+        iterable dataset         the same, of torch or Hugging Face; it is read once, into memory
         list of paths            image files; strings are paths where all end like image files
         list of PIL images       images
         list of strings          texts
@@ -63,11 +64,18 @@ def from_object(data: Any, name: str = "data") -> Dataset:
         ...
         chiaroscuro.errors.InputError: An item of `data` is (str, float), which is ambiguous: a
         sample with its label needs a whole number as the second, ...
+        >>> from_object((np.eye(3), np.arange(3)))
+        Traceback (most recent call last):
+        ...
+        chiaroscuro.errors.InputError: `data` is a tuple of arrays of shapes (3, 3), (3,), which is
+        ambiguous: give samples and labels by name, `{"x": x, "labels": y}`, or a list of samples.
     """
     if isinstance(data, Dataset):
         return data
     if isinstance(data, Mapping) and not _is_hugging_face(data):
         return from_arrays(data, name=name)
+    if _is_torch(data, "IterableDataset") or _is_hugging_face(data, "IterableDataset"):
+        return _from_items(_read_once(data, name), name)
     if _is_hugging_face(data):
         return from_hugging_face(data, name)
     if callable(getattr(data, "dataset", None)) and not hasattr(data, "__getitem__"):
@@ -84,15 +92,37 @@ def from_object(data: Any, name: str = "data") -> Dataset:
     if isinstance(data, list | tuple):
         if data and _is_numbers(data[0]):
             return from_arrays(x=data, name=name)
+        need(
+            not (isinstance(data, tuple) and all(map(_is_array, data)) and data),
+            lambda: (
+                f"`{name}` is a tuple of arrays of shapes "
+                f"{', '.join(str(np.shape(one)) for one in data)}, which is ambiguous: give "
+                'samples and labels by name, `{"x": x, "labels": y}`, or a list of samples.'
+            ),
+        )
         return _from_items(list(data), name)
-    if _is_torch(data, "IterableDataset"):
-        return _from_items(_read_once(data, name), name)
-    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+    other = _INSTEAD.get(type(data).__name__)
+    if other is None and hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return _from_items(data, name)
     raise InputError(
-        f"Data of type `{type(data).__name__}` are not known here; give an array, a frame, a list "
-        "of images, paths or strings, or a data set with `__len__` and `__getitem__`."
+        f"Data of type `{type(data).__name__}` are not known here; give "
+        + (
+            other
+            or "an array, a frame, a list of images, paths or strings, or a data set with "
+            "`__len__` and `__getitem__`"
+        )
+        + "."
     )
+
+
+_INSTEAD = {
+    "generator": "what can be read more than once: `list(data)`",
+    "DataLoader": "its `dataset`, or train on its batches of pairs: `engine.fit(..., loader)`",
+    "LazyFrame": "the frame itself: `data.collect()`",
+    "Series": "a frame: `data.to_frame()`",
+    "IterableDatasetDict": 'one of its parts: `data["train"]`',
+}
+"""What to give in the place of objects that come near, by the name of their type."""
 
 
 def holds_files(data: Dataset) -> bool:
@@ -108,12 +138,18 @@ def _is_array(data: Any) -> bool:
     return isinstance(data, np.ndarray) or (hasattr(data, "detach") and hasattr(data, "numpy"))
 
 
-def _is_hugging_face(data: Any) -> bool:
-    return type(data).__module__.split(".")[0] == "datasets"
+def _is_hugging_face(data: Any, name: str = "") -> bool:
+    """Return whether it is of Hugging Face's `datasets`, and of that class if one is named."""
+    kind = type(data)
+    return kind.__module__.split(".")[0] == "datasets" and name in ("", kind.__name__)
 
 
 def _is_frame(data: Any) -> bool:
-    return type(data).__module__.split(".")[0] in ("pandas", "polars") and hasattr(data, "columns")
+    package = type(data).__module__.split(".")[0]
+    return package in ("pandas", "polars", "pyarrow") and type(data).__name__ in (
+        "DataFrame",
+        "Table",
+    )
 
 
 def _is_torch(data: Any, name: str) -> bool:
@@ -168,7 +204,7 @@ class _Items:
         need(
             len(shapes) <= 1,
             lambda: (
-                f"Samples of one batch need one shape; received {len(shapes)}, from {shapes[0]} to "
+                f"Samples need one shape; received {len(shapes)}, from {shapes[0]} to "
                 f"{shapes[-1]}. Resize or pad them in the data set."
             ),
         )
@@ -183,6 +219,8 @@ def _from_items(items: Any, name: str) -> Dataset:
     if not isinstance(first, tuple | list):
         return Dataset(_inputs(items, first, lambda item: item, name), name=name)
     parts = list(first)
+    if len(parts) == 1:  # as a `TensorDataset` of one tensor has them
+        return Dataset(_inputs(items, parts[0], lambda item: item[0], name), name=name)
     kinds = ", ".join(type(part).__name__ for part in parts)
     pick = lambda place: lambda item: item[place]
     columns: dict[str, Column] = {}
@@ -205,9 +243,9 @@ def _from_items(items: Any, name: str) -> Dataset:
     else:
         raise InputError(
             f"An item of `{name}` is ({kinds}), which is ambiguous: a sample with its label needs "
-            "a whole number as the second, a ready pair two samples of one shape (and a whole "
-            "number as a third), an image with its text a string. Return one of these, or a "
-            "mapping with names."
+            "a whole number as the second, a ready pair two samples (and a whole number as a "
+            "third), an image with its text a string. Return one of these, or a mapping with "
+            "names."
         )
     return Dataset(columns, name=name, class_names=_class_names(items, columns))
 
@@ -244,7 +282,7 @@ def _inputs(items: Any, first: Any, value: Callable[[Any], Any], name: str) -> d
     if array.dtype == np.uint8 and array.ndim == 3 and {array.shape[0], array.shape[-1]} & {1, 3}:
         return {"images": _Items(items, lambda item: _channels_last(np.asarray(value(item))))}
     if isinstance(items, list):
-        return {"x": np.stack([np.asarray(value(item)) for item in items])}
+        return {"x": _Items(items, value)[np.arange(len(items))]}
     return {"x": _Items(items, value)}
 
 
@@ -328,7 +366,7 @@ def _class_names(items: Any, columns: Mapping[str, Column]) -> tuple[str, ...]:
 
 
 def _is_picture(value: Any) -> bool:
-    return _is_image(value) or _is_path(value) or _is_array(value)
+    return _is_image(value) or _is_path(value) or (_is_array(value) and np.ndim(value) >= 2)
 
 
 def _alike(one: Any, two: Any) -> bool:
@@ -337,8 +375,7 @@ def _alike(one: Any, two: Any) -> bool:
         return isinstance(one, str) and isinstance(two, str) and _is_path(one) == _is_path(two)
     if _is_image(one) or _is_image(two):
         return _is_image(one) and _is_image(two)
-    arrays = _is_array(one) and _is_array(two)
-    return arrays and np.shape(one) == np.shape(two) and np.ndim(one) > 0
+    return _is_array(one) and _is_array(two) and np.ndim(one) > 0 and np.ndim(two) > 0
 
 
 def _channels_last(image: NDArray[Any]) -> NDArray[Any]:

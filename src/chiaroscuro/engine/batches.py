@@ -223,14 +223,14 @@ def plain(
     Args:
         data: the samples.
         indices: which of them.
-        side: 1 for the text of a picture.
+        side: 1 for the text of a picture, or the second of a ready pair.
         view: of that side in training; its `plain` gives samples the size and the normalisation
             that the network knows. A `TokenSplit` gives its side of one fixed split. None leaves
             them.
     """
     texts = side == 1 and bool(set(data.inputs) & {"texts", "captions"})
     batch = data[indices]
-    x = _ready(data, _raw(data, batch, data.inputs, texts, None))
+    x = _ready(data, _raw(data, batch, data.inputs, texts, None, side))
     if isinstance(view, TokenSplit):  # its sides take symbols or contexts, never whole sequences
         return view(x, batch["row"], view=side)[0]
     return x if view is None else view.plain(x)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from chiaroscuro.artifacts import Embeddings, Run
-from chiaroscuro.data import Dataset, open_data
+from chiaroscuro.data import SECOND, Dataset, open_data
 from chiaroscuro.engine.batches import ViewPair, as_view, plain, text_tokens
 from chiaroscuro.engine.networks import Networks, evaluating
 from chiaroscuro.engine.opening import OpenRun, open_run
@@ -55,7 +55,8 @@ def embed(
     are the projections of the picture and of its first text, `layer_texts` the representation of
     the text, `layer_untrained_z1` and `layer_untrained_z2` the control. If the classes have names,
     `prompts` are the template filled with each, and `prompt_z` their projections: what zero-shot
-    classification needs.
+    classification needs. Ready pairs with a network each are embedded alike, the second side as
+    `layer_second`.
 
     Args:
         subject: a run (a `Run`, its folder, an `OpenRun`), `Networks`, or any module that maps
@@ -140,10 +141,11 @@ def _embeddings(
     if start:
         layers["untrained"] = start[side][0]
     if both:
-        layers["texts"] = sides[1][0]
+        layers["second" if SECOND in data.inputs else "texts"] = sides[1][0]
         known |= {f"z{s + 1}": z for s, (_, z) in sides.items()}
         layers |= {f"untrained_z{s + 1}": z for s, (_, z) in start.items() if z is not None}
-        known |= _prompted(data, known.get("class_names"), template, networks, before)
+        if SECOND not in data.inputs:
+            known |= _prompted(data, known.get("class_names"), template, networks, before)
     h, z = sides[side]
     return Embeddings(h=h, z=z, layers=layers, about=about, **known)
 
@@ -207,10 +209,11 @@ def pass_through(
 
 
 def _two_sided(networks: nn.Module, data: Dataset) -> bool:
-    """Whether pictures and their texts go through a network each."""
+    """Whether pictures and their texts, or two sides of ready pairs, go through a network each."""
     columns = set(data.inputs)
     two = isinstance(networks, Networks) and len(networks.encoders) > 1
-    return two and "images" in columns and bool(columns & {"texts", "captions"})
+    texts = "images" in columns and bool(columns & {"texts", "captions"})
+    return two and (texts or SECOND in columns)
 
 
 def _prompted(

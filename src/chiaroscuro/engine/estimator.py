@@ -93,8 +93,8 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
                 self._settings(x, int(draw.randint(2**31 - 1))),
                 data=self._batch(x),
                 objective=copy.deepcopy(self.objective),
-                view=self.view or _view(x),
-                encoder=copy.deepcopy(self.encoder) or self._encoder(x),
+                view=_view(x) if self.view is None else self.view,
+                encoder=self._encoder(x) if self.encoder is None else copy.deepcopy(self.encoder),
             )
         self.networks_, self.views_ = run.networks, run.views
         if not self.images_:

@@ -8,6 +8,7 @@ a state is in the checkpoint.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import Any, TextIO
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from chiaroscuro.artifacts import Run, one_writer
 from chiaroscuro.data import Dataset
@@ -41,7 +43,7 @@ from chiaroscuro.engine.ingredients import (
     written,
 )
 from chiaroscuro.engine.loggers import Logger
-from chiaroscuro.engine.networks import Networks, as_compiled, evaluating
+from chiaroscuro.engine.networks import Networks, as_compiled, evaluating, taking
 from chiaroscuro.engine.opening import INITIAL, OpenRun, save_initial
 from chiaroscuro.engine.optimisers import Optimiser
 from chiaroscuro.engine.options import FitOptions
@@ -76,9 +78,12 @@ __all__ = [
 CHECKED = 1000
 """Epochs of which a schedule is tried out before the first step, at most."""
 
+_SCHEDULES = (ScheduleSettings, torch.optim.lr_scheduler.LRScheduler)
+
 Schedule = ScheduleSettings | Callable[[int], float] | torch.optim.lr_scheduler.LRScheduler
 """How the learning rate goes: settings, a factor by step, or a scheduler of torch on the optimiser
-that is given, which takes a step after each of ours."""
+that is given, which takes a step after each of ours; `ReduceLROnPlateau` one after each epoch, by
+its mean loss."""
 
 
 class StopTraining(Exception):  # noqa: N818 - nothing went wrong
@@ -213,6 +218,11 @@ def fit(
         True
     """
     origin = origin or Origin()
+    need(
+        isinstance(callbacks, Sequence) and all(map(callable, filter(_no_logger, callbacks))),
+        lambda: f"`callbacks` need a list of functions and loggers; received {callbacks!r}.",
+    )
+    need(out is not None or not resume, "`fit(resume=True)` needs the run to go on with: `out`.")
     loggers = sum(isinstance(one, Logger) for one in callbacks)
     need(
         out is not None or not loggers,
@@ -237,6 +247,10 @@ def fit(
     return Fitted(state.best, state.objective, history, run)
 
 
+def _no_logger(callback: Any) -> bool:
+    return not isinstance(callback, Logger)
+
+
 @dataclass(frozen=True, eq=False)
 class _Plan:
     """The batches, and the learning rate at every step."""
@@ -259,7 +273,15 @@ class _Plan:
             return None
         if isinstance(self.schedule, ScheduleSettings):
             return self.schedule.factor(step, self.steps, self.batches.per_epoch)
-        return 1.0 if self.schedule is None else float(self.schedule(step))
+        factor = 1.0 if self.schedule is None else float(self.schedule(step))
+        need(
+            0 <= factor < math.inf,
+            lambda: (
+                "A schedule needs a finite factor of at least 0 on the learning rate; that of step "
+                f"{step} is {factor}."
+            ),
+        )
+        return factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,6 +376,8 @@ def _loop(
                 recorded = state.step % saving.record == 0
                 if read_always or recorded or due or ended:
                     read()
+                if ended and isinstance(state.scheduler, ReduceLROnPlateau):
+                    state.scheduler.step(state.losses[0] / state.losses[1])
                 if due:
                     require_finite_weights(state)
             except Diverged as error:
@@ -576,7 +600,10 @@ def _prepared(
             f'`precision = "{options.precision}"` needs a device that has it; `{device}` lacks it.'
         ),
     )
-    need(epochs >= 1, lambda: f"`epochs` needs at least 1; received {epochs}.")
+    need(
+        isinstance(epochs, int) and epochs >= 1,
+        lambda: f"`epochs` needs a whole number of at least 1; received {epochs}.",
+    )
     loss = as_objective(objective)
     whole = networks if isinstance(networks, Networks) else Networks([networks])
     need(
@@ -599,6 +626,13 @@ def _prepared(
         else Iterated(batches, options.seed, steps_per_epoch)
     )
     plan = _Plan(stream, epochs, schedule)
+    need(
+        schedule is None or callable(schedule) or isinstance(schedule, _SCHEDULES),
+        lambda: (
+            "A schedule needs `ScheduleSettings`, a function from the step to a factor, or a "
+            f"scheduler of torch; received {schedule!r}."
+        ),
+    )
     for epoch in range(0, epochs, -(-epochs // CHECKED)):
         plan.factor(epoch * stream.per_epoch)
     state = begin(whole, loss, optimiser, options)
@@ -606,6 +640,14 @@ def _prepared(
         need(
             schedule.optimizer is state.optimiser,
             "A scheduler of torch needs to be made on the optimiser that is given.",
+        )
+        total = getattr(schedule, "total_steps", None) or plan.steps
+        need(
+            total >= plan.steps,
+            lambda: (
+                f"`{type(schedule).__name__}` needs as many steps as are trained, {plan.steps}; it "
+                f"was made for {total}."
+            ),
         )
         state.scheduler = schedule
     if isinstance(stream, Steps):
@@ -625,7 +667,9 @@ def _try_out(state: State, batches: Steps, device: torch.device) -> None:
     with random_kept(device), torch.no_grad(), evaluating(state.networks):
         views = [*batches.pairs(two, 0), *batches.pairs.crops(two, 0)]
         for view, x in enumerate(views):
-            state.networks(x.to(device), side=1 if view == 1 else 0)
+            side = 1 if view == 1 else 0
+            with taking(state.networks.encoders[side % len(state.networks.encoders)], x):
+                state.networks(x.to(device), side=side)
 
 
 def _has(device: torch.device, precision: str) -> bool:

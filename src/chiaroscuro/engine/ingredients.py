@@ -22,9 +22,17 @@ from torch import Tensor, nn
 from chiaroscuro.data import SECOND, Dataset, open_data
 from chiaroscuro.engine.batches import ViewPair, as_view, with_tokenizer
 from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
-from chiaroscuro.engine.networks import Modules, Networks, build, dimension, projector_names
+from chiaroscuro.engine.networks import (
+    Modules,
+    Networks,
+    build,
+    dimension,
+    projector_names,
+    require_module,
+)
 from chiaroscuro.engine.optimisers import Optimiser
 from chiaroscuro.engine.settings import (
+    UNCHANGED,
     Settings,
     is_placeholder,
     model_names,
@@ -33,6 +41,7 @@ from chiaroscuro.engine.settings import (
     require_notation,
 )
 from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.kernels import Kernel
 from chiaroscuro.models import Projector, Prototypes
 from chiaroscuro.objectives import Objective
 from chiaroscuro.objectives.objective import Batch
@@ -100,6 +109,8 @@ class Ingredients:
         if self.table is not None:
             if self.view is None and SECOND in self.table.columns:  # pairs come as they are
                 table["views"] |= {"first": "", "second": ""}
+            elif _of_two_kinds(self.table, table) and not table["views"]["second"]:
+                table["views"]["second"] = UNCHANGED
             table["views"]["fresh"] &= self.table.source is not None
         return Settings.of(table)
 
@@ -137,20 +148,23 @@ class Ingredients:
         given = self.objective is not None
         return as_objective(self.objective if given else settings.make_objective())
 
-    def build(self, settings: Settings, dimensions: Sequence[int] = ()) -> Networks:
+    def build(self, settings: Settings, dimensions: Sequence[int | None] = ()) -> Networks:
         """Return the networks: modules that are given, and fresh ones where there is a text."""
         return build(settings.network, settings.seed, self.modules(), dimensions)
 
-    def dimensions(self, samples: Sequence[Tensor]) -> tuple[int, ...]:
-        """Return the dimensions of the encoders' outputs, where an encoder is given as a module.
+    def dimensions(self, samples: Sequence[Tensor]) -> tuple[int | None, ...]:
+        """Return the dimension of each encoder's output; None where none is given as a module.
 
         Args:
             samples: two of each side.
         """
-        if self.second_encoder is not None and self.encoder is not None:
-            encoders = (self.encoder, self.second_encoder)
-            return tuple(dimension(m, x) for m, x in zip(encoders, samples, strict=True))
-        return () if self.encoder is None else (dimension(self.encoder, samples[0]),)
+        for name in _MODULES:
+            if (value := getattr(self, name)) is not None:
+                require_module(name, value)
+        encoders = (self.encoder, self.second_encoder)
+        return tuple(
+            None if m is None else dimension(m, x) for m, x in zip(encoders, samples, strict=True)
+        )
 
     def modules(self) -> Modules:
         """Return those that are parts of the networks."""
@@ -182,6 +196,12 @@ _MODULES = ("encoder", "second_encoder", "projector", "predictor")
 _HELD = (*_MODULES, "objective", "data")
 """Objects that are used as they are while training, even where they have a text: their weights, or
 the rows that are read already, are theirs."""
+
+
+def _of_two_kinds(data: Dataset, table: Mapping[str, Any]) -> bool:
+    """Return whether a network each takes the images and the texts of the data."""
+    two = bool(table["network"]["second_encoder"]) and "images" in data.inputs
+    return two and bool({"texts", "captions"} & set(data.inputs))
 
 
 def _text(settings: Settings, name: str) -> str:
@@ -247,7 +267,9 @@ def import_path(value: Any) -> str:
         >>> import_path(nn.Linear(1, 1)), import_path(nn.functional.relu)
         ('torch.nn.modules.linear.Linear', 'torch.nn.functional.relu')
     """
-    named = value if hasattr(value, "__qualname__") else type(value)
+    named = (
+        value if hasattr(value, "__qualname__") and hasattr(value, "__module__") else type(value)
+    )
     return f"{named.__module__}.{named.__qualname__}".replace("<", "").replace(">", "")
 
 
@@ -273,6 +295,7 @@ class AnyLoss(Objective):
 
     def __init__(self, function: Callable[..., Tensor]):
         super().__init__()
+        _require_two(function)
         self.function = function
         self.takes = frozenset({"labels"} if "labels" in _parameters(function) else ())
 
@@ -281,12 +304,21 @@ class AnyLoss(Objective):
         more = {"labels": batch.labels} if "labels" in self.takes else {}
         value = self.function(z1, z2, **more)
         need(
-            isinstance(value, Tensor) and value.numel() == 1,
+            isinstance(value, Tensor) and (value.requires_grad or not z1.requires_grad),
             lambda: (
-                "A loss needs to return one number as a tensor; "
-                f"`{import_path(self.function)}` returned "
-                + (f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value))
-                + "."
+                f"A loss needs a gradient with respect to z; `{import_path(self.function)}` "
+                + (
+                    "cuts it off: leave out `detach()`, `item()` and `no_grad()`."
+                    if isinstance(value, Tensor)
+                    else f"returned {value!r}, which is no tensor."
+                )
+            ),
+        )
+        need(
+            value.numel() == 1,
+            lambda: (
+                "A loss needs to return one number; "
+                f"`{import_path(self.function)}` returned shape {tuple(value.shape)}."
             ),
         )
         return value.reshape(())
@@ -298,6 +330,32 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
         return list(inspect.signature(call).parameters)
     except (TypeError, ValueError):  # some builtins do not tell
         return []
+
+
+def _require_two(function: Any) -> None:
+    """Refuse what cannot be called with the two sides of a batch, and kernels."""
+    call = function.forward if isinstance(function, nn.Module) else function
+    name = import_path(function)
+    need(
+        not isinstance(function, Kernel),
+        lambda: f"A kernel is not yet a loss; give `InfoNCE({function!r})`.",
+    )
+    need(
+        not isinstance(function, type),
+        lambda: f"A loss needs to be made before it is used; received the class `{name}`: call it.",
+    )
+    try:
+        signature = inspect.signature(call)
+    except (TypeError, ValueError):  # some builtins do not tell
+        return
+    more = {"labels": None} if "labels" in signature.parameters else {}
+    try:
+        signature.bind(None, None, **more)
+    except TypeError:
+        raise InputError(
+            f"A loss needs to take `(z1, z2)`, and `labels` if it wants them; `{name}` takes "
+            f"`{signature}`."
+        ) from None
 
 
 def as_objective(loss: Any) -> Objective:
@@ -323,7 +381,7 @@ def described(
     ingredients: Ingredients,
     settings: Settings,
     fingerprint: Fingerprint | None,
-    dimensions: Sequence[int] = (),
+    dimensions: Sequence[int | None] = (),
 ) -> dict[str, Any]:
     """Return what is known of each object that the settings hold a placeholder for.
 
@@ -331,10 +389,10 @@ def described(
         ingredients: the objects.
         settings: that name them.
         fingerprint: of the data trained on.
-        dimensions: of the outputs of the encoders that are given.
+        dimensions: of each encoder's output, None where it is not known.
     """
     found: dict[str, Any] = {}
-    sizes = iter(dimensions)
+    sizes = dict(zip(_MODULES, dimensions, strict=False))
     for name, value in ingredients.given().items():
         if isinstance(value, str) or not is_placeholder(_text(settings, name)):
             continue
@@ -343,8 +401,8 @@ def described(
             found[name] |= {"rows": fingerprint.rows, "sha256": fingerprint.sha256}
         elif isinstance(value, nn.Module):
             found[name] |= _shapes(value.state_dict())
-        if name in ("encoder", "second_encoder") and (d := next(sizes, None)) is not None:
-            found[name]["d"] = d
+        if sizes.get(name) is not None:
+            found[name]["d"] = sizes[name]
     return found
 
 

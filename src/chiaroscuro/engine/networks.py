@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from chiaroscuro.data import SECOND, Dataset, Tokenizer
 from chiaroscuro.engine.crops import Crops, views_of
 from chiaroscuro.engine.settings import NetworkSettings, model_names, require_notation
-from chiaroscuro.errors import InputError, need
+from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.models import Model, Projector, Prototypes
 from chiaroscuro.spec import parse
 
@@ -27,7 +27,9 @@ __all__ = [
     "build",
     "dimension",
     "evaluating",
+    "require_module",
     "require_vocabulary",
+    "taking",
 ]
 
 
@@ -60,6 +62,8 @@ class Networks(nn.Module):
             1 <= len(encoders) <= 2,
             lambda: f"`Networks` needs one encoder or two; received {len(encoders)}.",
         )
+        for module in encoders:
+            require_module("encoder", module)
         self.encoders = nn.ModuleList(encoders)
         self.projectors = nn.ModuleList(projectors or [nn.Identity()])
         self.predictor = predictor
@@ -95,6 +99,14 @@ class Networks(nn.Module):
         else:
             h = self.encode(torch.cat(views))
         z, sizes = self.project(h), [len(x) for x in views]
+        need(
+            isinstance(z, Tensor),
+            lambda: (
+                f"A network needs to give a tensor (n, d) for {len(x1)} pairs; "
+                f"`{type(self.encoders[0]).__name__}` gives a `{type(z).__name__}`. Pick the "
+                "tensor out of it in a module of your own."
+            ),
+        )
         p = self.predict(z).split(sizes)
         if projections:
             return p, z.split(sizes)
@@ -134,6 +146,35 @@ class Networks(nn.Module):
         return None
 
 
+def require_module(name: str, module: Any) -> None:
+    """Refuse what is no module of torch, and modules whose shapes are still open.
+
+    Args:
+        name: what it is for.
+        module: to be trained.
+    """
+    need(
+        isinstance(module, nn.Module),
+        lambda: (
+            f"`{name}` needs a module of torch; received "
+            + (
+                f"the class `{module.__name__}`: call it."
+                if isinstance(module, type)
+                else f"a `{type(module).__name__}`."
+            )
+        ),
+    )
+    lazy = [name for name, p in module.named_parameters() if nn.parameter.is_lazy(p)]
+    need(
+        not lazy,
+        lambda: (
+            f"`{name}` needs shapes before it is trained; {len(lazy)} parameters of "
+            f"`{type(module).__name__}` have none, the first is `{lazy[0]}`. Pass a batch through "
+            "it first."
+        ),
+    )
+
+
 def _stackable(x1: Any, x2: Any) -> bool:
     """Return whether two views go through a shared network as one batch."""
     tensors = isinstance(x1, Tensor) and isinstance(x2, Tensor)
@@ -165,7 +206,7 @@ def build(
     settings: NetworkSettings,
     seed: int,
     modules: Modules | None = None,
-    dimensions: Sequence[int] = (),
+    dimensions: Sequence[int | None] = (),
 ) -> Networks:
     """Make networks with fresh weights, a function of the settings and the seed alone.
 
@@ -175,7 +216,7 @@ def build(
         settings: the texts of encoder, projector and predictor.
         seed: of the weights.
         modules: taken as they are, weights and all, in the place of texts.
-        dimensions: of the encoders' outputs; those of encoders of ours are known.
+        dimensions: of each encoder's output, None where the encoder says it itself.
 
     Example:
         >>> from chiaroscuro.engine import NetworkSettings
@@ -194,7 +235,8 @@ def build(
             elif text.strip():
                 encoders.append(_encoder(name, text))
         need(bool(encoders), "`network.encoder` needs a model; received an empty text.")
-        size = lambda side: dimensions[side] if dimensions else dimension(encoders[side])
+        known = dict(enumerate(dimensions))
+        size = lambda side: known.get(side) or dimension(encoders[side])
         if given.projector is not None:
             projectors = [given.projector]
         elif not settings.projector.strip():
@@ -228,7 +270,7 @@ def dimension(encoder: nn.Module, x: Any = None) -> int:
         lambda: f"`{name}` needs an attribute `d`, the dimension of its output; it has none.",
     )
     device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
-    with evaluating(encoder), torch.no_grad():
+    with evaluating(encoder), torch.no_grad(), taking(encoder, x):
         h = encoder(x.to(device))
     need(
         isinstance(h, Tensor) and h.ndim == 2 and len(h) == len(x),
@@ -239,6 +281,32 @@ def dimension(encoder: nn.Module, x: Any = None) -> int:
         ),
     )
     return int(h.shape[1])
+
+
+@contextlib.contextmanager
+def taking(module: nn.Module, *inputs: Any) -> Iterator[None]:
+    """Say of what a module raises which samples it was given.
+
+    Args:
+        module: that is called.
+        inputs: the samples.
+    """
+    try:
+        yield
+    except ChiaroError:
+        raise
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
+        came = " and ".join(
+            f"{tuple(x.shape)} in {str(x.dtype).removeprefix('torch.')}"
+            if isinstance(x, Tensor)
+            else f"a `{type(x).__name__}`"
+            for x in inputs
+        )
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise InputError(
+            f"`{type(module).__name__}` needs to take samples as the data and views give them, "
+            f"{came}; it raised {type(error).__name__}: {reason}."
+        ) from error
 
 
 @contextlib.contextmanager

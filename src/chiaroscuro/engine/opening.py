@@ -192,9 +192,10 @@ class OpenRun:
         self._check(*names)
         given = {name: getattr(self.ingredients, name) for name in names}
         sizes = [
-            self._known.get(name, {}).get("d") for name in names[:2] if given[name] is not None
+            None if given[name] is None else self._known.get(name, {}).get("d")
+            for name in names[:2]
         ]
-        dimensions = tuple(size for size in sizes if isinstance(size, int))
+        dimensions = tuple(size if isinstance(size, int) else None for size in sizes)
         copies = {name: copy.deepcopy(value) for name, value in given.items()}
         return Ingredients(**copies).build(self.settings, dimensions)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -137,11 +138,29 @@ def as_optimiser(what: Optimiser, *modules: nn.Module) -> torch.optim.Optimizer:
     """
     if isinstance(what, OptimiserSettings):
         return optimiser(what, *modules)
+    need(
+        isinstance(what, torch.optim.Optimizer) or callable(what),
+        lambda: (
+            "An optimiser needs one of torch's, `OptimiserSettings`, or a function from parameters "
+            f"to one; received {what!r}."
+        ),
+    )
     wanted = [p for module in modules for p in module.parameters() if p.requires_grad]
     made = what if isinstance(what, torch.optim.Optimizer) else what(wanted)
     need(
         isinstance(made, torch.optim.Optimizer),
         lambda: f"An optimiser of torch is needed; received `{type(made).__name__}`.",
+    )
+    _, *arguments = inspect.signature(type(made).step).parameters.values()
+    plain = (p for p in arguments if p.kind is p.POSITIONAL_OR_KEYWORD)
+    needed = [p.name for p in plain if p.default is p.empty]
+    need(
+        not needed,
+        lambda: (
+            f"An optimiser needs a step without arguments; that of `{type(made).__name__}` takes "
+            f"`{', '.join(needed)}`. Those that evaluate the loss again, as LBFGS does, are for "
+            "loops of one's own."
+        ),
     )
     known = {id(p) for module in modules for p in module.parameters()}
     held = [p for group in made.param_groups for p in group["params"]]

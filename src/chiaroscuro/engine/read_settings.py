@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import itertools
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -63,6 +64,14 @@ def read_settings(what: Any, overrides: Iterable[str] = ()) -> Settings:
     elif isinstance(what, Mapping):
         table = _current("The table of settings", dict(what))
     else:
+        need(
+            isinstance(what, str | os.PathLike),
+            lambda: (
+                "Settings need a preset's name, a TOML file or text, a dictionary or `Settings`; "
+                f"received a `{type(what).__name__}`. Objects have names: `train(encoder=..., "
+                "data=..., objective=...)`."
+            ),
+        )
         table = _toml(what)
     for override in overrides:
         _override(table, override)

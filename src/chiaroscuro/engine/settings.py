@@ -31,6 +31,9 @@ __all__ = [
     "require_notation",
 ]
 
+UNCHANGED = "none"
+"""The second view that leaves samples as they are."""
+
 WITHOUT_EFFECT = ("saving.", "data.workers", "data.timeout")
 """Settings that change no weight: a run may be resumed with others."""
 
@@ -85,7 +88,8 @@ class ViewSettings:
     Args:
         first: a view in its notation; "" leaves samples as they are. Strength 0.5 is SimCLR's for
             small pictures [chen2020simclr, B.9].
-        second: of the other side of the pair; "" is the same as the first.
+        second: of the other side of the pair; "" is the same as the first, "none" leaves samples as
+            they are.
         fresh: the data draw each side anew before the view is applied, as wandering digits can.
     """
 
@@ -394,9 +398,10 @@ def parse_objective(text: str) -> Objective:
 
 
 def parse_view(text: str) -> View | None:
-    """Return the view that a text denotes; None for an empty one."""
+    """Return the view that a text denotes; None for an empty one and for "none"."""
     require_notation("view", text)
-    return _named(text, _classes(views, View), "views") if text.strip() else None
+    unchanged = text.strip() in ("", UNCHANGED)
+    return None if unchanged else _named(text, _classes(views, View), "views")
 
 
 def require_notation(name: str, text: str) -> None:
@@ -405,7 +410,7 @@ def require_notation(name: str, text: str) -> None:
         not is_placeholder(text),
         lambda: (
             f"This run was trained with its {name} given as an object, `{text[1:-1]}`, which a "
-            f"text cannot make again; pass the object: `{name}=...`."
+            f"text cannot make again; pass the object from Python: `{name}=...`."
         ),
     )
 

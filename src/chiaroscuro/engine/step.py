@@ -5,6 +5,7 @@ Nothing here asks an accelerator for a number: a loss is read later, together wi
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from chiaroscuro.engine.caching import cached_backward
 from chiaroscuro.engine.crops import Crops, views_of
@@ -24,7 +26,9 @@ from chiaroscuro.engine.distributed import (
     on_any_rank,
     share_buffers,
     spread_loss,
+    world_size,
 )
+from chiaroscuro.engine.networks import taking
 from chiaroscuro.engine.options import FitOptions
 from chiaroscuro.engine.schedules import towards_one
 from chiaroscuro.engine.state import State, device_of, diverged
@@ -66,7 +70,7 @@ def take_step(
     else:  # takes no step where a gradient has overflowed
         state.scaler.step(state.optimiser)
         state.scaler.update()
-    if state.scheduler is not None:
+    if state.scheduler is not None and not isinstance(state.scheduler, ReduceLROnPlateau):
         state.scheduler.step()
     _follow(state, options, steps)
     return loss
@@ -109,7 +113,9 @@ def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions
     else:
         with _precision(options):
             if state.target is None and not options.own_target:
-                value = _pair_or_crops(state, views_of(*networks(x1, x2)), y)
+                with _explained(state, x1, x2):
+                    z = networks(x1, x2)
+                value = _pair_or_crops(state, views_of(*z), y)
             else:
                 value = _against_target(state, networks, batch, options)
         (value if state.scaler is None else state.scaler.scale(value)).backward()
@@ -134,6 +140,12 @@ def _of_crops(
     kept = [spread for spread, pair in zip(losses, pairs, strict=True) if pair in ((0, 1), (1, 0))]
     _adapt(state, kept[::-1], z[:2], targets[1::-1])
     return torch.stack([spread.loss for spread in losses]).mean()
+
+
+def _explained(state: State, x1: Any, x2: Any) -> AbstractContextManager:
+    """Say what the networks were given, where they refuse the first batch."""
+    first = state.losses[1] == 0 and world_size() == 1
+    return taking(state.networks.encoders[0], x1, x2) if first else contextlib.nullcontext()
 
 
 def _loss(

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data import Dataset as TorchDataset
 
 from chiaroscuro.data import BlockOrder, Dataset, Order, open_data, order_of
@@ -208,6 +208,21 @@ class Iterated:
     length: int | None = None
 
     def __post_init__(self) -> None:
+        kind = type(self.batches).__name__
+        need(
+            isinstance(self.batches, Iterable) or hasattr(self.batches, "__getitem__"),
+            lambda: (
+                f"Batches need an iterable of `(x1, x2)` or `(x1, x2, labels)`; received a `{kind}`"
+                + (", which is called first." if callable(self.batches) else ".")
+            ),
+        )
+        need(
+            not isinstance(self.batches, TorchDataset) or isinstance(self.batches, IterableDataset),
+            lambda: (
+                f"Batches need several samples each; a `{kind}` gives one at a time: "
+                "`DataLoader(dataset, batch_size=256)`, with `batch_size=None` if they are batches."
+            ),
+        )
         known = _length(self.batches)
         need(
             known is not None or self.length is not None,
@@ -339,6 +354,7 @@ def _as_pair(came: Any, step: int) -> PairBatch:
             f"`{type(came).__name__}` of {len(parts)}."
         ),
     )
+    parts = [torch.from_numpy(x) if isinstance(x, np.ndarray) else x for x in parts]
     x1, x2, labels = parts if len(parts) == 3 else (*parts, None)
     tensors = isinstance(x1, Tensor) and isinstance(x2, Tensor)
     need(

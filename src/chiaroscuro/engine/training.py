@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from chiaroscuro.artifacts import Run, environment
+from chiaroscuro.data import SECOND, Dataset
 from chiaroscuro.engine.batches import training_part
 from chiaroscuro.engine.distributed import is_first, joined_ranks, on_every_rank
 from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
 from chiaroscuro.engine.fitting import Callback, Origin, fit, open_folder, remember
-from chiaroscuro.engine.ingredients import Ingredients, described
+from chiaroscuro.engine.ingredients import PLACES, Ingredients, described
 from chiaroscuro.engine.loggers import Logger
 from chiaroscuro.engine.networks import Networks, require_vocabulary
 from chiaroscuro.engine.opening import OpenRun, initial_weights
@@ -92,9 +93,10 @@ def train(
     """Train an encoder as settings and objects say, and leave a run folder, or keep it in memory.
 
     Each of `data`, `encoder`, `projector`, `objective`, `view` and their kin is a text, as in the
-    settings, or an object. Modules are trained in place. An object whose notation reads back as
-    itself is written into the run as that text; of another the run keeps its import path, shapes
-    and a fingerprint, and `embed`, `evaluate`, `diagnose` and resuming ask for it by name.
+    settings, or an object; a dictionary of settings may hold objects as well. Modules are trained
+    in place. An object whose notation reads back as itself is written into the run as that text; of
+    another the run keeps its import path, shapes and a fingerprint, and `embed`, `evaluate`,
+    `diagnose` and resuming ask for it by name.
 
     Under `torchrun` every rank takes its part of each batch, and the loss sees all of it; the run
     folder has to be one that all ranks see. Ctrl-C, SIGTERM and SIGHUP finish the step, write a
@@ -138,6 +140,7 @@ def train(
         *(data, encoder, second_encoder, projector, predictor, objective, view, second_view),
         optimiser,
     )
+    settings, asked = _parted(settings, asked)
     need(
         out is not None or not (resume or restart),
         "`train(resume=True)` needs the folder of the run to go on with: `out`.",
@@ -172,6 +175,26 @@ def train(
     )
 
 
+def _parted(settings: Any, given: Ingredients) -> tuple[Any, Ingredients]:
+    """Return settings without the objects in them, and the objects with those."""
+    if not isinstance(settings, Mapping):
+        return settings, given
+    table = {k: dict(v) if isinstance(v, Mapping) else v for k, v in settings.items()}
+    found: dict[str, Any] = {}
+    for name, (part, key) in PLACES.items():
+        place = table.get(part, {}) if part else table
+        if isinstance(place, dict) and key in place and not isinstance(place[key], str):
+            found[name] = place.pop(key)
+            need(
+                name not in given.given(),
+                lambda name=name, key=key: (
+                    f"`train` needs its {name} once; it is both `{name}=` and `{key}` of the "
+                    "settings."
+                ),
+            )
+    return table, given.over(Ingredients(**found))
+
+
 @dataclass(frozen=True, eq=False)
 class _Made:
     """Everything that settings and objects make."""
@@ -198,7 +221,11 @@ def _made(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None
     objective = objects.make_objective(settings)
     batches = Steps.of(settings, rows, "labels" in objective.takes, views=views)
     two = batches.order.indices(0, 0)[:2]
-    dimensions = objects.dimensions(batches.pairs(two, 0)) if objects.encoder is not None else ()
+    dimensions: tuple[int | None, ...] = ()
+    if objects.data is not None or objects.modules().any():
+        samples = _samples(batches, two, given)
+        _require_one_kind(settings, rows, samples)
+        dimensions = objects.dimensions(samples)
     digest = fingerprint(rows)
     known = described(objects, settings, digest, dimensions)
     if resumed is not None:
@@ -214,6 +241,33 @@ def _made(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None
     opened = OpenRun(settings, objects, initial=initial, known=known)
     vars(opened).update(data=data, training_data=rows, views=views)  # loaded already
     return _Made(settings, objects, opened, batches, networks, digest, initial, known)
+
+
+def _samples(batches: Steps, rows: Any, given: Ingredients) -> tuple[Tensor, Tensor]:
+    """Return the two views of some rows; where no view was given, say that one can be."""
+    try:
+        return batches.pairs(rows, 0)
+    except InputError as error:
+        if given.view is not None or given.data is None:
+            raise
+        raise InputError(
+            f"{error} The settings' view does not suit these data: give `view=`, a function of one "
+            'sample, or a text such as `view="Jitter(noise=0.1)"`.'
+        ) from None
+
+
+def _require_one_kind(settings: Settings, data: Dataset, samples: tuple[Tensor, Tensor]) -> None:
+    """Refuse ready pairs of two shapes that are to go through one encoder."""
+    x1, x2 = samples
+    two = bool(settings.network.second_encoder.strip())
+    texts = "texts" in data.inputs  # as long as the longest of a batch
+    need(
+        two or texts or SECOND not in data.columns or x1.shape[1:] == x2.shape[1:],
+        lambda: (
+            f"Ready pairs of shapes {tuple(x1.shape[1:])} and {tuple(x2.shape[1:])} need an "
+            "encoder each: `second_encoder=`. If the second is a label, it needs a whole number."
+        ),
+    )
 
 
 # ---- the run folder ----
@@ -241,6 +295,8 @@ def _place(made: _Made, origin: Origin, out: str | os.PathLike, resume: bool) ->
             run.write_scaling(data.scaling.table())
 
     on_every_rank(lambda: write() if is_first() else None)
+    if made.objects.table is not None:
+        origin.notes.append(f"`data=` is taken for {made.objects.table!r}.")
     origin.notes.extend(_notes(settings))
     if skipped:
         origin.notes.append(f"{data.skipped_said()} All are in `{run.folder / 'skipped.json'}`.")
@@ -250,9 +306,10 @@ def _place(made: _Made, origin: Origin, out: str | os.PathLike, resume: bool) ->
 def _same_objects(folder: Path, now: Mapping[str, Any]) -> None:
     """Refuse objects that are not like those a run began with."""
     then = Run(folder).objects()
+    short = lambda value: value[:8] if isinstance(value, str) and len(value) == 64 else value
     for name in then.keys() & now.keys():
         apart = [
-            f"{key} {then[name].get(key)!r} then and {now[name].get(key)!r} now"
+            f"{key} {short(then[name].get(key))} then and {short(now[name].get(key))} now"
             for key in sorted(then[name].keys() | now[name].keys())
             if then[name].get(key) != now[name].get(key)
         ]

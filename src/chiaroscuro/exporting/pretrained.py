@@ -255,11 +255,13 @@ def _new_folder(out: str | os.PathLike) -> Path:
 
 def _config(subject: _Subject) -> dict[str, Any]:
     encoder = subject.encoder
+    own = isinstance(encoder, Adapter) and encoder.origin is None
     need(
-        not isinstance(encoder, Adapter) or encoder.origin is not None,
+        isinstance(encoder, Model) and not own,
         lambda: (
-            f"`save_pretrained` needs a network that can be built again from text; `{encoder!r}` "
-            "holds a module of yours. Save its `state_dict()`, or export to ONNX."
+            "`save_pretrained` needs a network that can be built again from text; "
+            f"`{type(encoder).__name__}` is or holds a module of yours. Save its `state_dict()`, "
+            "or export to ONNX."
         ),
     )
     return {

@@ -76,6 +76,10 @@ def _run(subject: Subject, most: int, maps: Sequence[str]) -> dict[str, Any]:
             "environment": _flat(environment),
             "command": " ".join(map(quoted, command)) if isinstance(command, list) else command,
         }
+    elif subject.settings is not None:
+        settings = dict(subject.settings)
+        out["training"] = history_of(subject.records)
+        out["made"] = {"settings": to_toml(settings), "flat": _flat(settings), "environment": {}}
     if rows is None and (why := points.why_none(subject.embeddings)):
         out["notes"].append(why)
     if rows is not None:

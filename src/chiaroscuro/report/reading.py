@@ -59,6 +59,7 @@ class Subject:
         evaluation: accuracy beside two controls, as `chiaro evaluate --json` prints it.
         labs: papers' experiments.
         notes: sentences about what was left out.
+        settings, records: of a training that has no folder.
     """
 
     name: str
@@ -70,10 +71,12 @@ class Subject:
     evaluation: dict[str, Any] | None = None
     labs: tuple[Lab, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    settings: Mapping[str, Any] | None = None
+    records: Sequence[Mapping[str, Any]] = ()
 
 
 def subjects(what: Any, diagnosis: Mapping[str, Any] | None = None) -> list[Subject]:
-    """What to show of runs, folders, embeddings files, `Run`s and `Embeddings`.
+    """What to show of runs, folders, embeddings files, `Run`s, `Embeddings` and `Subject`s.
 
     Args:
         what: one of them, or a list.
@@ -90,6 +93,9 @@ def subjects(what: Any, diagnosis: Mapping[str, Any] | None = None) -> list[Subj
 def _subjects(what: Any) -> Iterator[Subject]:
     if isinstance(what, Embeddings):
         yield Subject("embeddings", embeddings=what)
+        return
+    if isinstance(what, Subject):
+        yield what
         return
     if isinstance(what, Run):
         yield _of_run(what)

@@ -77,7 +77,8 @@ def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -
         lambda: (
             "`evaluate` needs `labels` (or pictures with texts) and a held-out `split` (0 train, 1 "
             f"test); received {', '.join(embeddings.arrays()) or 'nothing'}. Data without a split "
-            "hold rows out by `test`, before training: `data.source=arrays('mine.npz', test=0.2)`."
+            "hold rows out by `test`, before training: `data.source=arrays('mine.npz', test=0.2)`, "
+            "objects by `data.from_object(mine).with_split(0.2)`."
         ),
     )
     side = np.asarray(split)
