@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     )
     from chiaroscuro.pairwise import AllButPair, AllButSelf, OnlyPositive, OtherView, SameView
     from chiaroscuro.tuning import tune
-    from chiaroscuro.verbs import diagnose, evaluate, report
+    from chiaroscuro.verbs import compare, diagnose, evaluate, report
 
     NAMES: dict[str, type]
 
@@ -131,6 +131,7 @@ __all__ = [
     "VICReg",
     "Weighted",
     "artifacts",
+    "compare",
     "data",
     "diagnose",
     "diagnostics",
@@ -174,7 +175,7 @@ _HOME = {
     "engine": "train embed",
     "engine.estimator": "ContrastiveEmbedding",
     "tuning": "tune",
-    "verbs": "diagnose evaluate report",
+    "verbs": "compare diagnose evaluate report",
     "exporting": "export load_pretrained save_pretrained",
     "finetuning": "finetune",
 }

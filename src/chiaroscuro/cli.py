@@ -190,7 +190,11 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         verbs, "diagnose", "Find what is wrong with embeddings and what to change", _diagnose
     )
     diagnose.add_argument(
-        "subject", metavar="RUN|FILE.npz|FILE.npy", help="run folder or embeddings file"
+        "subjects",
+        metavar="RUN|FILE|FOLDER",
+        nargs="+",
+        help="run, embeddings (npz, npy, parquet, arrow, feather, lance, pt, safetensors, csv, "
+        "faiss) or folder of such files; two of them are compared",
     )
     diagnose.add_argument(
         "--objective", metavar="SPEC", help="objective that made the embeddings of a file"
@@ -202,6 +206,35 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         "--task",
         metavar="FILE.npz",
         help="symbols, contexts and labels of a downstream task: do these data help it?",
+    )
+    diagnose.add_argument(
+        "--labels", metavar="FILE", help="labels (csv, npy, parquet), in order or by a column id"
+    )
+    diagnose.add_argument(
+        "--pairs", metavar="FILE", help="the other side of pairs, in order or by ids; any width"
+    )
+    diagnose.add_argument(
+        "--against", metavar="FILE", help="earlier embeddings: same encoder? which rows moved?"
+    )
+    diagnose.add_argument(
+        "--map", metavar="X=h,y=labels", help="what arrays or columns of the file are"
+    )
+    diagnose.add_argument(
+        "--metric", choices=("cosine", "euclidean"), default="cosine", help="of neighbours (cosine)"
+    )
+    diagnose.add_argument(
+        "--history", metavar="FILE", help="log of any training loop (jsonl, json, csv)"
+    )
+    diagnose.add_argument(
+        "--settings", metavar="FILE", help="settings of any training loop (toml, json)"
+    )
+    diagnose.add_argument(
+        "--rows", metavar="N", type=int, default=50_000, help="rows to look at (50,000)"
+    )
+    diagnose.add_argument(
+        "--fail-on",
+        choices=("note", "warning", "critical"),
+        help="exit with status 1 if a finding is at least this severe",
     )
     _add_json(diagnose)
     diagnose.add_argument("--out", metavar="DIR", help="write diagnosis.json and figures here")
@@ -643,19 +676,40 @@ def _diagnose(call: argparse.Namespace) -> int:
     import json
 
     import chiaroscuro
+    from chiaroscuro.artifacts.sources import parse_names
     from chiaroscuro.diagnostics import draw, page, read_task
+    from chiaroscuro.verbs import is_run
 
-    if os.path.isdir(call.subject) and (call.objective is not None or call.batch is not None):
+    if len(call.subjects) > 1:
+        return _compare(call)
+    subject = call.subjects[0]
+    if is_run(subject) and (call.objective is not None or call.batch is not None):
         raise InputError(
-            "`chiaro diagnose --objective --batch` are for a file; the run "
-            f"`{call.subject}` knows its own."
+            f"`chiaro diagnose --objective --batch` are for a file; the run `{subject}` knows its "
+            "own."
         )
     objective = None if call.objective is None else chiaroscuro.parse(call.objective)
     task = read_task(call.task)
     try:
-        found = chiaroscuro.diagnose(call.subject, objective, call.batch, task=task or None)
+        found = chiaroscuro.diagnose(
+            subject,
+            objective,
+            call.batch,
+            call.rows,
+            task=task or None,
+            names=parse_names(call.map) or None,
+            labels=call.labels,
+            pairs=call.pairs,
+            against=call.against,
+            metric=call.metric,
+            history=call.history,
+            settings=call.settings,
+            progress=_Progress(),
+        )
     except InputError as error:
-        if os.path.exists(call.subject):  # the call was right; of these data no diagnosis is made
+        given = (call.labels, call.pairs, call.against, call.history, call.settings)
+        there = all(os.path.exists(path) for path in (subject, *given) if path is not None)
+        if there:  # the call was right; of these data no diagnosis is made
             raise ChiaroError(str(error)) from None
         raise
     if call.json:
@@ -669,7 +723,80 @@ def _diagnose(call: argparse.Namespace) -> int:
             json.dump(found.json(), file, indent=2)
         for written in (path, *draw(found, call.out)):
             print(f"diagnosis: {written}", file=sys.stderr)
-    return 0
+    return _failed(call.fail_on, [found])
+
+
+def _compare(call: argparse.Namespace) -> int:
+    """Compare two runs or files."""
+    import json
+
+    import chiaroscuro
+
+    names = ("objective", "batch", "task", "labels", "pairs", "against", "map", "history")
+    given = [f"--{name}" for name in (*names, "settings") if getattr(call, name) is not None]
+    if len(call.subjects) > 2 or given:
+        raise InputError(
+            f"`chiaro diagnose` compares two subjects; received {len(call.subjects)}"
+            + (f" and {', '.join(given)}, which are for one." if given else ".")
+        )
+    for subject in call.subjects:
+        if not os.path.exists(subject):
+            raise InputError(f"`{subject}` does not exist.")
+    try:
+        found = chiaroscuro.compare(*call.subjects, rows=call.rows, metric=call.metric)
+    except InputError as error:
+        raise ChiaroError(str(error)) from None
+    if call.json:
+        print(json.dumps(found.json(), indent=2))
+    else:
+        found.page()
+    if call.out is not None:
+        os.makedirs(call.out, exist_ok=True)
+        path = os.path.join(call.out, "comparison.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(found.json(), file, indent=2)
+        print(f"comparison: {path}", file=sys.stderr)
+    return _failed(call.fail_on, [found.first, found.second])
+
+
+def _failed(limit: str | None, found: list[Any]) -> int:
+    """Return status 1, with a sentence, where a finding is as severe as the limit."""
+    from chiaroscuro.diagnostics.advice import SEVERITIES
+
+    if limit is None:
+        return 0
+    least = SEVERITIES.index(limit)
+    grave = [
+        one.name
+        for each in found
+        for one in each.findings
+        if SEVERITIES.index(one.severity) >= least
+    ]
+    if grave:
+        print(f"--fail-on {limit}: {len(grave)} findings: {', '.join(grave)}", file=sys.stderr)
+    return int(bool(grave))
+
+
+class _Progress:
+    """Says what is being done and how long it may take, where that is more than two seconds."""
+
+    def __init__(self) -> None:
+        import time
+
+        self.clock = time.monotonic
+        self.what = ""
+        self.began = self.said = self.clock()
+
+    def __call__(self, what: str, share: float) -> None:
+        now = self.clock()
+        if what != self.what:
+            self.what, self.began = what, now
+        if now - self.said < 2:
+            return
+        self.said = now
+        left = f", about {(now - self.began) * (1 - share) / share:.0f} s left" if share else ""
+        done = f" {100 * share:.0f} %" if share else ""
+        print(f"{what}{done}{left}", file=sys.stderr)
 
 
 def _report(call: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts import Embeddings, Run
+from chiaroscuro.artifacts.logs import read_history, read_settings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["complete_run", "diagnose", "evaluate", "is_run", "report"]
+__all__ = ["compare", "complete_run", "diagnose", "evaluate", "is_run", "report"]
 
 ROWS = 2048
 """Of a run's data that a diagnosis looks at, at most."""
@@ -25,6 +27,14 @@ def diagnose(
     seed: int = 0,
     task: Any = None,
     *,
+    names: Mapping[str, str] | None = None,
+    labels: Any = None,
+    pairs: Any = None,
+    against: Any = None,
+    metric: str = "cosine",
+    history: Any = None,
+    settings: Any = None,
+    progress: Any = None,
     data: Any = None,
     encoder: Any = None,
     second_encoder: Any = None,
@@ -40,7 +50,8 @@ def diagnose(
 
     Args:
         subject: a run (a `Run`, its folder, an `OpenRun`), `Embeddings`, a matrix, a dictionary of
-            arrays, or an `.npz` or `.npy` file.
+            arrays, a table of pandas, polars, pyarrow or `datasets`, an index of faiss, a file
+            (`.npz`, `.npy`, parquet, Arrow, `.pt`, CSV, ...) or a folder of shards.
         objective: that made the embeddings, or its text; a run knows its own, unless it was trained
             with an object.
         batch: pairs of a step; a run knows its own.
@@ -49,6 +60,14 @@ def diagnose(
         task: what the embeddings are meant for, as arrays `symbols`, `contexts` and `labels` (or an
             `.npz` of them), with `pair_symbols` and `pair_contexts` of the contrastive data if they
             differ: will these data help?
+        names: what arrays of a foreign file are here, such as `{"X": "h", "y": "labels"}`.
+        labels: an array, or a file of labels in the order of the rows or with their ids.
+        pairs: the other side of pairs, row by row or joined by ids; of any width.
+        against: earlier embeddings: the same encoder, the same law, which rows moved?
+        metric: by which rows are neighbours, "cosine" or "euclidean".
+        history: records of a training, or a file of them (`.jsonl`, `.json`, `.csv`).
+        settings: of a training, nested, or a file of them (`.toml`, `.json`).
+        progress: called with what is being done and the share of it that is done.
         data, encoder, second_encoder, projector, predictor, view, second_view: objects that a run
             was trained with and cannot make again by itself.
 
@@ -73,12 +92,94 @@ def diagnose(
         second_view=second_view,
     )
     if is_run(subject):
+        beside = _given(labels=labels, pairs=pairs, names=names, history=history, settings=settings)
+        need(
+            not beside,
+            lambda: (
+                f"`diagnose` of a run knows its own {', '.join(beside)}; leave them out, or give "
+                "the embeddings as a file."
+            ),
+        )
         objects |= _given(objective=objective)
         run = _opened(subject, objects)
-        return _diagnose_run(run, _examined(run, rows), rows, seed, aim)
+        seen = _examined(run, rows)
+        made = _diagnose_run(run, seen, rows, seed, aim, metric)
+        if against is None:
+            return made
+        return diagnostics.with_drift(made, seen.embeddings, against, seed)
     _require_none("diagnose", objects)
-    loss = _parse(objective) if isinstance(objective, str) else objective
-    return diagnostics.diagnose(subject, diagnostics.About(loss, batch, task=aim), rows, seed)
+    table = _settings(settings)
+    loss = _objective(objective, table)
+    about = diagnostics.About(
+        loss=loss,
+        batch=table.get("batch") if batch is None else batch,
+        settings=table,
+        history=_history(history),
+        task=aim,
+        metric=metric,
+    )
+    inputs = diagnostics.Inputs(names or {}, labels, pairs)
+    made = diagnostics.diagnose(subject, about, rows, seed, inputs, progress)
+    if against is None:
+        return made
+    return diagnostics.with_drift(made, subject, against, seed, diagnostics.Inputs(names or {}))
+
+
+def compare(
+    first: Any, second: Any, rows: int = 50_000, seed: int = 0, metric: str = "cosine"
+) -> Any:
+    """Compare two embeddings or runs: their measures, and which is better for which rows.
+
+    Rows are the same where their ids are, or where both have as many and no ids.
+
+    Args:
+        first, second: whatever `diagnose` takes.
+        rows: look at so many at most, drawn by the seed.
+        seed: of everything that is drawn.
+        metric: by which rows are neighbours, "cosine" or "euclidean".
+
+    Returns:
+        A `Comparison`.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.random.default_rng(0).normal(size=(100, 8))
+        >>> found = compare(x, x[:, :4])
+        >>> found.first.measures["d"], found.second.measures["d"], found.versus.n
+        (8, 4, 100)
+    """
+    from chiaroscuro import diagnostics
+
+    made, seen = [], []
+    for subject in (first, second):
+        if is_run(subject):
+            run = _opened(subject, {})
+            found = _examined(run, rows)
+            made.append(_diagnose_run(run, found, rows, seed, None, metric))
+            seen.append(found.embeddings)
+        else:
+            made.append(diagnose(subject, rows=rows, seed=seed, metric=metric))
+            read = diagnostics.read(subject, rows, seed)
+            ids = read.ids(read.rows) if "ids" in read.source.arrays else None
+            seen.append(dataclasses.replace(read.embeddings, ids=ids))
+    return diagnostics.compare((made[0], made[1]), (seen[0], seen[1]), metric)
+
+
+def _settings(given: Any) -> dict[str, Any]:
+    return read_settings(given) if isinstance(given, str | os.PathLike) else dict(given or {})
+
+
+def _history(given: Any) -> Any:
+    return read_history(given) if isinstance(given, str | os.PathLike) else given or ()
+
+
+def _objective(given: Any, settings: dict[str, Any]) -> Any:
+    """The objective that was given, or that the settings name, or InfoNCE at their temperature."""
+    tau = settings.pop("temperature", None)
+    given = settings.get("objective") if given is None else given
+    if given is None and isinstance(tau, int | float):
+        given = f"InfoNCE(kernel=Cosine(tau={tau}))"
+    return _parse(given) if isinstance(given, str) else given
 
 
 def _examined(run: Any, rows: int = ROWS) -> Any:
@@ -87,9 +188,14 @@ def _examined(run: Any, rows: int = ROWS) -> Any:
     return engine.examine(run, min(rows, ROWS))
 
 
-def _diagnose_run(run: Any, seen: Any, rows: int = ROWS, seed: int = 0, task: Any = None) -> Any:
-    import dataclasses
-
+def _diagnose_run(
+    run: Any,
+    seen: Any,
+    rows: int = ROWS,
+    seed: int = 0,
+    task: Any = None,
+    metric: str = "cosine",
+) -> Any:
     from chiaroscuro import diagnostics
 
     projector = run.networks.projectors[0]
@@ -106,6 +212,7 @@ def _diagnose_run(run: Any, seen: Any, rows: int = ROWS, seed: int = 0, task: An
         model=run.networks.encoders[0],
         inputs=seen.inputs,
         task=task,
+        metric=metric,
     )
     made = diagnostics.diagnose(seen.embeddings, about, min(rows, ROWS), seed)
     made = dataclasses.replace(made, subject=run.name)

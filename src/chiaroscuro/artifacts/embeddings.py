@@ -14,8 +14,7 @@ import numpy as np
 
 from chiaroscuro import figures
 from chiaroscuro.artifacts import exchange
-from chiaroscuro.artifacts.files import newer, replace
-from chiaroscuro.artifacts.numpy_files import read_npy, read_npz
+from chiaroscuro.artifacts.files import replace
 from chiaroscuro.display import html_table
 from chiaroscuro.errors import ChiaroError, InputError, need
 
@@ -144,7 +143,7 @@ class Embeddings:
             name: array if name in _NO_ROWS else array[rows]
             for name, array in self.arrays().items()
         }
-        return Embeddings(**_arguments(kept))
+        return Embeddings(**arguments_of(kept))
 
     def __repr__(self) -> str:
         shown = (f"{name}={a.shape} {a.dtype}" for name, a in self.arrays().items())
@@ -246,37 +245,19 @@ class Embeddings:
 
     @classmethod
     def load(cls, path: str | os.PathLike, names: Mapping[str, str] | None = None) -> Embeddings:
-        """Read an `.npz`, or an `.npy` as h; nothing is ever unpickled.
+        """Read a file of embeddings, ours or another tool's; nothing is ever unpickled.
 
-        Large arrays are mapped from the file and read when they are used.
+        An `.npz`, an `.npy` as h, parquet, Arrow, `.pt`, `.safetensors`, CSV, an index of faiss, or
+        a folder of shards; `artifacts.sources.KINDS` has all kinds. Large arrays of an `.npz` or
+        `.npy` are mapped from the file and read when they are used.
 
         Args:
             path: the file. Replacing it by `save` while it is open is safe; writing into it is not.
             names: what arrays of a foreign file are here, such as `{"embeddings": "h"}`.
         """
-        path = Path(path)
-        need(path.exists(), lambda: f"`{path}` does not exist.")
-        need(path.is_file(), lambda: f"`{path}` is a folder; an embeddings file is needed.")
-        need(
-            path.suffix in (".npz", ".npy"),
-            lambda: f"An embeddings file ends in `.npz` or `.npy`; received `{path.name}`.",
-        )
-        arrays = read_npz(path) if path.suffix == ".npz" else {"h": read_npy(path)}
-        for theirs, ours in (names or {}).items():
-            need(
-                theirs in arrays and ours not in arrays,
-                lambda theirs=theirs, ours=ours: (
-                    f"`{path.name}` cannot have `{theirs}` as `{ours}`: it holds "
-                    f"{', '.join(f'`{name}`' for name in arrays)}."
-                ),
-            )
-            arrays[ours] = arrays.pop(theirs)
-        stated = arrays.pop("format", np.array(1))
-        newer(f"`{path.name}`", stated.tolist(), EMBEDDINGS_FORMAT)
-        try:
-            return cls(**_arguments(arrays))
-        except InputError as error:
-            raise InputError(f"`{path.name}`: {error}") from None
+        from chiaroscuro.artifacts.sources import open_source
+
+        return open_source(path, names).take(None)
 
     # ---- checks ----
 
@@ -442,7 +423,7 @@ def _check_shape(name: str, array: np.ndarray) -> None:
         )
 
 
-def _arguments(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def arguments_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Arrays by their names in the file, as arguments; an unknown name is refused."""
     layers = {n.removeprefix(LAYER): a for n, a in arrays.items() if n.startswith(LAYER)}
     own = {name: array for name, array in arrays.items() if not name.startswith(LAYER)}

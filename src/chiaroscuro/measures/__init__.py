@@ -7,12 +7,14 @@ from chiaroscuro.measures.accuracy import (
     knn_leave_one_out,
     voted,
 )
-from chiaroscuro.measures.agreement import adjusted_rand, mutual_information
+from chiaroscuro.measures.agreement import adjusted_rand, linear_agreement, mutual_information
 from chiaroscuro.measures.catalogue import CATALOGUE, measure_of
 from chiaroscuro.measures.comparison import alpha_req, lidar, rankme
 from chiaroscuro.measures.controls import Control, Interval, interval, shuffled
 from chiaroscuro.measures.dimensions import Dimensions, dimensions
+from chiaroscuro.measures.drift import Drift, TwoSample, drift, two_sample
 from chiaroscuro.measures.duplicates import Duplicates, near_duplicates
+from chiaroscuro.measures.economy import Economy, economy
 from chiaroscuro.measures.hubness import Closest, Hubness, closest, hubness
 from chiaroscuro.measures.kmeans import Clusters, kmeans
 from chiaroscuro.measures.listed import LISTED, Listed
@@ -22,6 +24,7 @@ from chiaroscuro.measures.pairs import pair_rank, pair_ranks
 from chiaroscuro.measures.record import Record, plain
 from chiaroscuro.measures.regression import explained
 from chiaroscuro.measures.rows import as_array, labels_of, pairs_of, rows_of, some_of, spaced, unit
+from chiaroscuro.measures.scan import Pass, Scan, scan
 from chiaroscuro.measures.spectrum import (
     Decay,
     Spectrum,
@@ -41,6 +44,8 @@ from chiaroscuro.measures.sphere import (
     uniform_law,
     uniformity,
 )
+from chiaroscuro.measures.suspects import label_errors, outliers, split_duplicates
+from chiaroscuro.measures.versus import Versus, versus
 
 __all__ = [
     "CATALOGUE",
@@ -51,7 +56,9 @@ __all__ = [
     "Control",
     "Decay",
     "Dimensions",
+    "Drift",
     "Duplicates",
+    "Economy",
     "Hubness",
     "Interval",
     "Labelled",
@@ -59,9 +66,13 @@ __all__ = [
     "Measure",
     "Neighbours",
     "Norms",
+    "Pass",
     "Record",
+    "Scan",
     "Space",
     "Spectrum",
+    "TwoSample",
+    "Versus",
     "absolute_rank",
     "adjusted_rand",
     "alignment",
@@ -70,6 +81,8 @@ __all__ = [
     "closest",
     "decay",
     "dimensions",
+    "drift",
+    "economy",
     "effective_rank",
     "explained",
     "hubness",
@@ -78,8 +91,10 @@ __all__ = [
     "knn_accuracies",
     "knn_accuracy",
     "knn_leave_one_out",
+    "label_errors",
     "labels_of",
     "lidar",
+    "linear_agreement",
     "mean_cosine",
     "measure_of",
     "mutual_information",
@@ -87,6 +102,7 @@ __all__ = [
     "nearest",
     "norms",
     "numerical_rank",
+    "outliers",
     "pair_rank",
     "pair_ranks",
     "pairs_of",
@@ -94,13 +110,17 @@ __all__ = [
     "plain",
     "rankme",
     "rows_of",
+    "scan",
     "shuffled",
     "singular_values",
     "some_of",
     "spaced",
     "spectrum",
+    "split_duplicates",
+    "two_sample",
     "uniform_law",
     "uniformity",
     "unit",
+    "versus",
     "voted",
 ]

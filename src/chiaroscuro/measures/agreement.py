@@ -1,4 +1,4 @@
-"""How far two partitions agree: of a graph, of embeddings, of labels."""
+"""How far two partitions agree, or two embeddings of the same rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.errors import need
+from chiaroscuro.measures.rows import rows_of
 
-__all__ = ["adjusted_rand", "mutual_information"]
+__all__ = ["adjusted_rand", "linear_agreement", "mutual_information"]
 
 
 def adjusted_rand(a: Any, b: Any) -> float:
@@ -80,3 +81,26 @@ def _shared(call: str, a: Any, b: Any) -> np.ndarray:
     i, j = (np.unique(z, return_inverse=True)[1] for z in (x, y))
     wide = int(j.max()) + 1
     return np.bincount(i * wide + j, minlength=(int(i.max()) + 1) * wide).reshape(-1, wide)
+
+
+def linear_agreement(h: Any, w: Any) -> float:
+    """How far two embeddings of the same rows agree up to rotation and scale: linear CKA.
+
+        |X'Y|_F^2 / (|X'X|_F |Y'Y|_F),   X, Y centred
+
+    From 0 to 1, where one is a rotation and a factor of the other; 0 where one is constant.
+
+    Args:
+        h, w: (n, d) and (n, e).
+
+    References:
+        cortes2012alignment
+
+    Example:
+        >>> round(linear_agreement(np.eye(3), 2 * np.eye(3)[:, [1, 0, 2]]), 6)
+        1.0
+    """
+    x, y = rows_of("linear_agreement", h), rows_of("linear_agreement", w)
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    own = float(np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y))
+    return float(((x.T @ y) ** 2).sum() / own) if own > 0 else 0.0

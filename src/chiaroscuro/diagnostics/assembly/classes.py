@@ -20,7 +20,9 @@ NEIGHBOURS = 20
 FOLDS = 5
 
 
-def class_measures(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int) -> None:
+def class_measures(
+    out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int, metric: str = "cosine"
+) -> None:
     """Add what the labels allow to what was measured.
 
     Args:
@@ -28,6 +30,7 @@ def class_measures(out: Measured, embeddings: Embeddings, some: np.ndarray, seed
         embeddings: with labels; rows with a negative one are left out.
         some: the rows to use.
         seed: of folds and permutations.
+        metric: by which rows are neighbours.
     """
     every = np.asarray(embeddings.labels)
     counts = np.unique(every[every >= 0], return_counts=True)[1]
@@ -53,7 +56,7 @@ def class_measures(out: Measured, embeddings: Embeddings, some: np.ndarray, seed
         if rows is None:
             continue
         x = np.asarray(rows[kept], dtype=np.float64).reshape(len(kept), -1)
-        _accuracy(out, prefix, x, y, split, seed)
+        _accuracy(out, prefix, Labelled(x, y), split, seed, metric)
         if prefix == "":
             explained = explained_by_class(x, y)
             out.numbers |= {
@@ -100,14 +103,20 @@ def explained_by_class(h: Any, labels: np.ndarray) -> np.ndarray:
 
 
 def _accuracy(
-    out: Measured, prefix: str, x: np.ndarray, y: np.ndarray, split: np.ndarray | None, seed: int
+    out: Measured,
+    prefix: str,
+    rows_and_labels: Labelled,
+    split: np.ndarray | None,
+    seed: int,
+    metric: str,
 ) -> None:
+    x, y = rows_and_labels
     if split is None:
         test = np.arange(len(y))
-        near = nearest(x, min(NEIGHBOURS, len(x) - 1))
+        near = nearest(x, min(NEIGHBOURS, len(x) - 1), metric)
     else:
         bank, test = np.flatnonzero(split == 0), np.flatnonzero(split == 1)
-        near = nearest(x[bank], min(NEIGHBOURS, len(bank)), queries=x[test])
+        near = nearest(x[bank], min(NEIGHBOURS, len(bank)), metric, queries=x[test])
         near = near._replace(ids=bank[near.ids])
     named = lambda labels: voted(near, labels)
     hits = (named(y) == y[test]).astype(np.float64)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.artifacts.pieces import blocks
 from chiaroscuro.diagnostics.advice import SEVERITIES, Finding, Known, findings
-from chiaroscuro.diagnostics.assembly.lists import list_of
+from chiaroscuro.diagnostics.assembly.lists import list_of, scanned
 from chiaroscuro.diagnostics.assembly.measuring import (
     LEAST,
     PAIRS,
@@ -19,16 +20,19 @@ from chiaroscuro.diagnostics.assembly.measuring import (
     Measured,
     measure,
 )
-from chiaroscuro.diagnostics.assembly.reading import ROWS, Reading, read
+from chiaroscuro.diagnostics.assembly.reading import ROWS, Inputs, Reading, read
 from chiaroscuro.display import html_table
-from chiaroscuro.errors import need
+from chiaroscuro.errors import InputError, need
 from chiaroscuro.extras import bring
-from chiaroscuro.measures import Listed
+from chiaroscuro.measures import Drift, Listed, Scan, scan
 from chiaroscuro.measures.record import Record, plain
 
 __all__ = ["DIAGNOSIS_FORMAT", "Diagnosis", "diagnose"]
 
 DIAGNOSIS_FORMAT = 1
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and the share of it that is done."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +51,8 @@ class Diagnosis(Record):
         given: the arrays and facts that were there, by name.
         could_tell: what more could be said, and what it takes.
         sampling: how many rows were looked at.
+        curves: what neighbours keep of fewer dimensions and coarser numbers: `economy`.
+        drift: against earlier embeddings, where there are any.
     """
 
     subject: str
@@ -60,6 +66,8 @@ class Diagnosis(Record):
     given: dict[str, str]
     could_tell: tuple[str, ...]
     sampling: dict[str, Any]
+    curves: dict[str, Any] = field(default_factory=dict)
+    drift: Drift | None = None
 
     @property
     def severity(self) -> str | None:
@@ -120,7 +128,12 @@ class Diagnosis(Record):
 
 
 def diagnose(
-    subject: Any, about: About | None = None, rows: int = ROWS, seed: int = 0
+    subject: Any,
+    about: About | None = None,
+    rows: int = ROWS,
+    seed: int = 0,
+    inputs: Inputs | None = None,
+    progress: Progress | None = None,
 ) -> Diagnosis:
     """Look at embeddings in every way that the given arrays allow, and say what to change.
 
@@ -129,11 +142,15 @@ def diagnose(
     than 64 rows the measures are given and nothing is judged.
 
     Args:
-        subject: `Embeddings`, a matrix, a dictionary of arrays, or an `.npz` or `.npy` file.
+        subject: `Embeddings`, a matrix, a dictionary of arrays, a table, or a file of any kind that
+            `read` knows. Of a file with more than `rows` rows all are scanned once for twins,
+            zeros and lengths.
         about: what is known of the training: the loss, the batch, settings and history.
         rows: look at so many at most, drawn by the seed; 10,000 of them where all pairs are
             compared, 2,048 pairs of views.
         seed: of everything that is drawn.
+        inputs: names, labels and pairs that are not in the file.
+        progress: called with what is being done and the share of it that is done, from 0 to 1.
 
     Example:
         >>> found = diagnose(np.random.default_rng(0).normal(size=(500, 16)))
@@ -143,10 +160,14 @@ def diagnose(
         'full_collapse'
     """
     about = About() if about is None else about
-    reading = read(subject, rows, seed)
+    reading = read(subject, rows, seed, inputs)
     embeddings = reading.embeddings
     about = _of_rows(about, reading)
+    seen = _scanned(reading, progress)
+    if progress is not None:
+        progress("measuring", 0.0)
     measured = measure(embeddings, about, seed)
+    lists = _lists(measured, reading, seen)
     enough = embeddings.n >= LEAST
     known = Known(measured.numbers, flat(about.settings))
     found = findings(known) if enough else [_too_few(embeddings)]
@@ -158,7 +179,7 @@ def diagnose(
         controls=dict(measured.controls),
         intervals=dict(measured.intervals),
         spectra=measured.spectra,
-        lists=_lists(measured, reading),
+        lists=lists,
         given=_given(embeddings, about),
         could_tell=tuple(_could_tell(embeddings, about, enough)),
         sampling={
@@ -166,8 +187,11 @@ def diagnose(
             "rows": embeddings.n,
             "rows_of_all_pairs": min(PAIRWISE, embeddings.n),
             "pairs_of_views": min(PAIRS, embeddings.n),
+            "scanned": reading.n if seen is not None else embeddings.n,
+            "metric": about.metric,
             "seed": seed,
         },
+        curves=dict(measured.curves),
     )
 
 
@@ -202,13 +226,45 @@ def _of_rows(about: About, reading: Reading) -> About:
     return replace(about, **{name: value[reading.rows] for name, value in given.items()})
 
 
-def _lists(measured: Measured, reading: Reading) -> dict[str, Listed]:
+def _scanned(reading: Reading, progress: Progress | None) -> Scan | None:
+    """One pass over all rows, where only some of them are drawn."""
+    if len(reading.rows) == reading.n:
+        return None
+    name = "h" if "h" in reading.source.arrays else "z"
+    array, n = reading.source.arrays[name], reading.n
+
+    def rows() -> Iterator[tuple[int, np.ndarray]]:
+        for start, block in blocks(array):
+            if progress is not None:
+                progress(f"scanning {n:,} rows", start / n)
+            yield start, block
+
+    found = scan(rows(), n)
+    if found.n_bad:
+        first = ", ".join(str(int(row)) for row in found.bad[:5])
+        raise InputError(
+            f"`diagnose` needs finite numbers; {found.n_bad} of {n} rows of `{name}` of "
+            f"`{reading.name}` have NaN or infinity: {'row' if found.n_bad == 1 else 'rows'} "
+            f"{first}{' and more' if found.n_bad > 5 else ''}."
+        )
+    return found
+
+
+def _lists(measured: Measured, reading: Reading, seen: Scan | None) -> dict[str, Listed]:
     """The rows that were singled out, by their numbers and ids in the whole."""
-    found = {name: one.first().of(reading.rows) for name, one in measured.lists.items()}
-    if reading.ids is None:
+    found = {name: one.of(reading.rows).first() for name, one in measured.lists.items()}
+    if seen is not None:
+        numbers, lists = scanned(seen, reading.source.arrays.get("split"))
+        measured.numbers |= numbers
+        share = (seen.exact - seen.n_zero * (seen.n_zero > 1)) / seen.n
+        if share > measured.numbers.get("near_duplicates", 1.0):
+            measured.numbers |= {"near_duplicates": share, "exact_duplicates": seen.exact}
+        else:
+            lists.pop("duplicates", None)
+        found |= lists
+    if "ids" not in reading.source.arrays:
         return found
-    ids = reading.ids
-    return {name: one.named(lambda rows: ids[rows]) for name, one in found.items()}
+    return {name: one.named(reading.ids) for name, one in found.items()}
 
 
 # ---- words ----

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chiaroscuro.measures import Duplicates, Listed
+from chiaroscuro.measures import (
+    LISTED,
+    Duplicates,
+    Listed,
+    Scan,
+    Space,
+    economy,
+    label_errors,
+    outliers,
+)
 
-__all__ = ["duplicates", "list_of", "long_rows", "zero_rows"]
+if TYPE_CHECKING:
+    from chiaroscuro.diagnostics.assembly.measuring import Measured
+
+__all__ = [
+    "duplicates",
+    "list_of",
+    "list_suspects",
+    "long_rows",
+    "scanned",
+    "zero_rows",
+]
 
 SPEAKS_OF = {
     "duplicated_samples": ("duplicates",),
     "exploding_norms": ("far", "z_far"),
+    "zero_rows": ("zero", "z_zero"),
+    "label_noise": ("label_errors",),
+    "mislabelled": ("label_errors",),
+    "outlier_rows": ("outliers",),
 }
 """The lists of a finding, the first that is there; others have the finding's own name."""
 
@@ -52,3 +76,95 @@ def long_rows(space: str, far: np.ndarray, norms: np.ndarray) -> Listed:
 def zero_rows(space: str, norms: np.ndarray) -> Listed:
     """List rows of length 0, which point nowhere."""
     return Listed(f"are all zeros in {space}", np.flatnonzero(norms == 0))
+
+
+def list_suspects(out: Measured, of: Space) -> dict[str, Any]:
+    """List outliers and likely label errors, and measure how small the embeddings may be."""
+    some = of.some
+    if len(some) <= 20:
+        return {}
+    numbers: dict[str, Any] = {}
+    far = outliers(of.near).of(some)
+    numbers["outlier_rows"] = len(far)
+    if len(far):
+        out.lists["outliers"] = far
+    y = None if of.labels is None else of.labels[some]
+    if y is not None and (y >= 0).sum() > 20:
+        wrong = label_errors(of.near, y).of(some)
+        numbers["label_error_rows"] = len(wrong)
+        numbers["label_error_share"] = len(wrong) / int((y >= 0).sum())
+        if len(wrong):
+            out.lists["label_errors"] = wrong
+    found = economy(of.x[some], y, of.metric)
+    out.curves["economy"] = found
+    least = min(found.enough, key=lambda name: found.enough[name])
+    numbers |= {
+        "recall_int8": found.int8,
+        "recall_binary": found.binary,
+        "recall_rescored": found.rescored,
+        "recall_index": found.index,
+        "dimensions_enough": found.enough[least],
+        "dimensions_enough_first": found.enough["first"],
+    }
+    return numbers
+
+
+def scanned(seen: Scan, split: Any) -> tuple[dict[str, Any], dict[str, Listed]]:
+    """Return numbers and lists of a pass over all rows, of which a diagnosis draws some.
+
+    Args:
+        seen: of all rows.
+        split: (n,), 0 train and 1 test, or None.
+    """
+    numbers: dict[str, Any] = {
+        "all_rows": seen.n,
+        "all_exact_duplicates": seen.exact,
+        "all_zero_rows": seen.n_zero,
+        "all_norm_mean": seen.norm_mean,
+        "all_norm_median": seen.norm_median,
+        "all_norm_largest": seen.norm_largest,
+        "all_norm_far": seen.n_far,
+        "all_effective_rank": seen.effective_rank,
+    }
+    lists: dict[str, Listed] = {}
+    if seen.n_zero:
+        lists["zero"] = Listed("are all zeros in h", seen.zero, total=seen.n_zero)
+    if len(seen.far):
+        columns = {"norm": seen.far_norms, "medians": seen.far_norms / (seen.norm_median or 1.0)}
+        lists["far"] = Listed(
+            "are longer than 10 medians in h", seen.far, columns, total=seen.n_far
+        )
+    if len(seen.twins):
+        nonzero = np.isin(seen.twins, seen.zero, invert=True)
+        rows, groups = seen.twins[nonzero], seen.groups[nonzero]
+        if len(rows):
+            following = np.roll(rows, -1)
+            last = np.r_[groups[1:] != groups[:-1], True]
+            first = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
+            following[last] = rows[first]
+            lists["duplicates"] = Listed(
+                "equal another row, bit for bit",
+                rows,
+                {"twin": following, "group": groups},
+                pointers=("twin",),
+                total=round(len(rows) / seen.share_hashed),
+            ).first()
+            if split is not None:
+                lists |= _across(rows, groups, np.asarray(split[rows]))
+    return numbers, lists
+
+
+def _across(rows: np.ndarray, groups: np.ndarray, side: np.ndarray) -> dict[str, Listed]:
+    """Held-out rows that equal a row of the training side."""
+    train = np.flatnonzero(side == 0)
+    known, first = np.unique(groups[train], return_index=True)
+    held = np.flatnonzero(side == 1)
+    at = np.searchsorted(known, groups[held])
+    at = np.minimum(at, len(known) - 1)
+    held = held[known[at] == groups[held]] if len(known) else held[:0]
+    if not len(held):
+        return {}
+    twin = rows[train[first[np.searchsorted(known, groups[held])]]]
+    says = "are held out, and equal a row of the training side"
+    found = Listed(says, rows[held], {"twin": twin}, pointers=("twin",))
+    return {"split_duplicates": found.first(LISTED)}

@@ -14,11 +14,17 @@ from torch import Tensor, nn
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.assembly.classes import class_measures
 from chiaroscuro.diagnostics.assembly.further import further_measures
-from chiaroscuro.diagnostics.assembly.lists import duplicates, long_rows, zero_rows
+from chiaroscuro.diagnostics.assembly.lists import (
+    duplicates,
+    list_suspects,
+    long_rows,
+    zero_rows,
+)
 from chiaroscuro.diagnostics.geometry.anatomy import Loss, anatomy
 from chiaroscuro.diagnostics.semantics.factors import survival
 from chiaroscuro.measures import (
     CATALOGUE,
+    METRICS,
     Closest,
     Control,
     Interval,
@@ -30,11 +36,13 @@ from chiaroscuro.measures import (
     hubness,
     interval,
     lidar,
+    linear_agreement,
     near_duplicates,
+    nearest,
     norms,
     pair_rank,
-    rows_of,
     shuffled,
+    split_duplicates,
     uniform_law,
     unit,
 )
@@ -66,6 +74,7 @@ class About:
         first_parameters: the same of the first view, if it was augmented too.
         task: `symbols`, `contexts` and `labels` of a downstream task, whole numbers of any length;
             with `pair_symbols` and `pair_contexts` those of the contrastive data, if others.
+        metric: by which rows are neighbours, "cosine" or "euclidean".
     """
 
     loss: Loss | None = None
@@ -79,17 +88,19 @@ class About:
     parameters: Any = None
     first_parameters: Any = None
     task: Mapping[str, Any] = field(default_factory=dict)
+    metric: str = "cosine"
 
 
 @dataclass(eq=False)
 class Measured:
-    """Numbers by name, those under shuffled pairs, those with an interval, spectra, lists."""
+    """Numbers by name, under shuffled pairs, with an interval; spectra, lists, curves."""
 
     numbers: dict[str, Any] = field(default_factory=dict)
     controls: dict[str, Control] = field(default_factory=dict)
     intervals: dict[str, Interval] = field(default_factory=dict)
     spectra: dict[str, np.ndarray] = field(default_factory=dict)
     lists: dict[str, Listed] = field(default_factory=dict)
+    curves: dict[str, Any] = field(default_factory=dict)
 
 
 def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
@@ -106,9 +117,9 @@ def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
     for space in ("h", "z"):
         rows = getattr(embeddings, space)
         if rows is not None:
-            _space(out, space, rows, some)
+            _space(out, space, embeddings, some, about.metric)
     if embeddings.labels is not None:
-        class_measures(out, embeddings, some, seed)
+        class_measures(out, embeddings, some, seed, about.metric)
     for space in ("z", "h"):
         if getattr(embeddings, f"{space}1") is not None:
             _pairs(out, space, embeddings, about, _some(embeddings.n, PAIRS, draw), seed)
@@ -118,6 +129,8 @@ def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
     if untrained is not None and embeddings.h is not None:
         few = _some(embeddings.n, PAIRS, draw)
         out.numbers["untrained_agreement"] = linear_agreement(embeddings.h[few], untrained[few])
+    if "paired" in embeddings.layers and embeddings.h is not None:
+        _two_widths(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
     further_measures(out, embeddings, about, _some(embeddings.n, PAIRS, draw), seed)
     _training(out, about)
     return out
@@ -130,9 +143,11 @@ def _some(n: int, most: int, draw: np.random.Generator) -> np.ndarray:
 # ---- one space ----
 
 
-def _space(out: Measured, space: str, rows: np.ndarray, some: np.ndarray) -> None:
-    prefix = "" if space == "h" else f"{space}_"
-    of = Space(rows, some=some)
+def _space(
+    out: Measured, space: str, embeddings: Embeddings, some: np.ndarray, metric: str
+) -> None:
+    prefix, rows = "" if space == "h" else f"{space}_", getattr(embeddings, space)
+    of = Space(rows, labels=embeddings.labels, some=some, metric=metric)
     found, sizes, each = of.spectrum, norms(rows), dimensions(rows)
     idle = len(each.dead) + len(each.duplicate)
     live = max(1, min(found.n - 1, found.d - idle))
@@ -162,7 +177,8 @@ def _space(out: Measured, space: str, rows: np.ndarray, some: np.ndarray) -> Non
     if sizes.zero:
         out.lists[f"{prefix}zero"] = zero_rows(space, of.norms)
     if space == "h" or not out.numbers:
-        numbers |= _neighbours(out, of)
+        numbers |= _neighbours(out, of, embeddings.split)
+        numbers |= list_suspects(out, of)
     out.numbers |= {prefix + name: value for name, value in numbers.items()}
 
 
@@ -179,14 +195,15 @@ def _cliff(found: Spectrum, live: int) -> tuple[float, int]:
     return float(ratios[at]), at + 2
 
 
-def _neighbours(out: Measured, of: Space) -> dict[str, Any]:
+def _neighbours(out: Measured, of: Space, split: np.ndarray | None) -> dict[str, Any]:
     some = of.some
     if len(some) <= 20:
         return {}
     near = of.near
     hub = hubness(Closest(near.ids[:, :10], near.cosines[:, :10], np.arange(len(some)), len(some)))
     # twins are nearer than neighbours are: in few dimensions everything is near
-    apart = float(np.quantile(near.distances[:, 0], 0.9))
+    first = of.u[some[near.ids[:, 0]]] - of.u[some]
+    apart = float(np.quantile(np.sqrt(np.einsum("ij,ij->i", first, first)), 0.9))
     twin = near_duplicates(of.x, max(1e-6, min(0.01, 0.05 * apart)))
     out.lists["hubs"] = Listed(
         "are among the ten nearest of more rows than any others",
@@ -195,13 +212,16 @@ def _neighbours(out: Measured, of: Space) -> dict[str, Any]:
     )
     if twin.count:
         out.lists["duplicates"] = duplicates(twin, of.u)
+    if split is not None and (held := split_duplicates(of.x, twin, split)) is not None:
+        out.lists["split_duplicates"] = held
+    cosine = {"nearest_cosine": float(np.median(near.cosines[:, 0]))}
     return {
         "hub_share": hub.largest / len(some),
         "orphans": hub.orphans,
         "near_duplicates": twin.share,
         "twin_distance": twin.distance,
         "exact_duplicates": twin.exact,
-        "nearest_cosine": float(np.median(near.cosines[:, 0])),
+        **(cosine if of.metric == METRICS[0] else {}),
     }
 
 
@@ -245,6 +265,27 @@ def _pairs(
     out.controls["loss"] = shuffled(whole, x1[:FEW], x2[:FEW], repeats=3, seed=seed)
     if about.batch is not None and 2 <= about.batch <= len(x1):
         out.numbers["won_in_batch"] = anatomy(x1, x2, loss, rows=about.batch, seed=seed).won
+
+
+def _two_widths(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int) -> None:
+    """Two sides of different width: whether near in one is near in the other, row by row."""
+    sides = embeddings.h[some], embeddings.layers["paired"][some]  # type: ignore[index]
+    a, b = (np.asarray(side, dtype=np.float64).reshape(len(some), -1) for side in sides)
+    k = min(10, len(some) - 1)
+    near = [nearest(side, k).ids for side in (a, b)]
+    place = np.arange(len(some))
+
+    def shared(_: np.ndarray, order: np.ndarray) -> float:
+        """The share of the nearest of i that are the nearest of its partner."""
+        partner = np.empty_like(order)
+        partner[order] = place  # row i is paired with row order[i] of the other side
+        theirs = partner[near[1][order]]
+        return float((near[0][:, :, None] == theirs[:, None, :]).any(axis=2).mean())
+
+    found = shuffled(shared, place, place, seed=seed)
+    out.controls["paired_neighbours"] = found
+    out.numbers["paired_neighbours"] = found.value
+    out.numbers["paired_agreement"] = linear_agreement(a, b)
 
 
 def _free_length(loss: Loss, z1: Tensor, z2: Tensor) -> bool:
@@ -310,29 +351,6 @@ def _factors(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int)
             "lost_space": "h",
             "lost_count": int((lost >= lost[worst] / 2).sum()),
         }
-
-
-def linear_agreement(h: Any, w: Any) -> float:
-    """How far two embeddings of the same rows agree up to rotation and scale: linear CKA.
-
-        |X'Y|_F^2 / (|X'X|_F |Y'Y|_F),   X, Y centred
-
-    From 0 to 1, where one is a rotation and a factor of the other; 0 where one is constant.
-
-    Args:
-        h, w: (n, d) and (n, e).
-
-    References:
-        cortes2012alignment
-
-    Example:
-        >>> round(linear_agreement(np.eye(3), 2 * np.eye(3)[:, [1, 0, 2]]), 6)
-        1.0
-    """
-    x, y = rows_of("linear_agreement", h), rows_of("linear_agreement", w)
-    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
-    own = float(np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y))
-    return float(((x.T @ y) ** 2).sum() / own) if own > 0 else 0.0
 
 
 def _training(out: Measured, about: About) -> None:

@@ -80,6 +80,15 @@ def page(diagnosis: Diagnosis, out: TextIO | None = None, width: int | None = No
     console.print(_measures(diagnosis))
     for number, one in enumerate(diagnosis.findings, start=1):
         console.print(Padding(_finding(number, one), (0, 2)))
+    for title, lines in (
+        ("Rows worth a look", _lists(diagnosis)),
+        ("Economy", _economy(diagnosis)),
+        ("Against the earlier embeddings", _drift(diagnosis)),
+    ):
+        if lines:
+            console.print(Text(f"\n{title}", style="bold"))
+            for words in lines:
+                console.print(Padding(Text(words), (0, 2)))
     console.print(_sampling(diagnosis), style="dim")
     if diagnosis.could_tell:
         console.print(Text("\nIt could tell more", style="bold"))
@@ -158,6 +167,53 @@ def _finding(number: int, one: Finding) -> Group:
     table.add_row("expect", Text(one.expect))
     table.add_row("paper", Text(one.paper))
     return Group(head, table)
+
+
+def _lists(diagnosis: Diagnosis) -> list[str]:
+    """Each list of rows: its name, how many, and the first ids."""
+    lines = []
+    for name, one in diagnosis.lists.items():
+        ids = one.rows if one.ids is None else one.ids
+        total = len(one) if one.total is None else one.total
+        first = ", ".join(str(x) for x in ids[:6].tolist())
+        more = ", ..." if total > 6 else ""
+        lines.append(f"{name} ({total:,}): rows that {one.says}: {first}{more}")
+    return lines
+
+
+def _economy(diagnosis: Diagnosis) -> list[str]:
+    """What may be left out, in sentences."""
+    found = diagnosis.curves.get("economy")
+    if found is None:
+        return []
+    d = int(found.sizes[-1])
+    what = "accuracy" if found.accuracy else "recall of neighbours"
+    ways = {"first": "first", "variance": "of largest variance", "principal": "principal"}
+    kept = ", ".join(f"{found.enough[way]} {words}" for way, words in ways.items())
+    return [
+        f"dimensions that lose at most 1 point of {what}, of {d}: {kept}",
+        f"recall of ten neighbours: {_number(found.int8)} in 8 bits, {_number(found.binary)} in 1 "
+        f"bit, {_number(found.rescored)} in 1 bit and rescored, {_number(found.index)} in an index "
+        "of cells",
+    ]
+
+
+def _drift(diagnosis: Diagnosis) -> list[str]:
+    found = diagnosis.drift
+    if found is None:
+        return []
+    lines = [f"encoder: {found.encoder} ({found.reason})"]
+    if found.test is not None:
+        test = found.test
+        seen = (
+            f"it would find a shift of {test.detectable:g} of the spread in 80 % of cases"
+            if test.detectable is not None
+            else "it would not find a shift of the whole spread"
+        )
+        law = "another law" if test.p_value < 0.05 else "no difference of law is seen"
+        lines.append(f"{law}: p = {test.p_value:.2g}, {test.n} and {test.m} rows; {seen}")
+        lines.append(f"the mean moved by {_number(found.mean_shift)} of the spread")
+    return lines
 
 
 def _quoted(line: str) -> str:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.artifacts.embeddings import FIELDS
+from chiaroscuro.artifacts.sources import (
+    Source,
+    from_arrays,
+    from_frame,
+    is_frame,
+    open_source,
+    read_labels,
+)
 from chiaroscuro.errors import InputError, need
 
-__all__ = ["ROWS", "Reading", "read"]
+__all__ = ["ROWS", "Inputs", "Reading", "read"]
 
 ROWS = 50_000
 """Rows that are looked at, if there are more."""
@@ -27,53 +34,147 @@ _UNUSED = ("thumbnails", "texts", "ids", "prompts", "prompt_z", "untrained_promp
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
-    """What is diagnosed: `embeddings` of some `rows` (their numbers) of all `n`, under a `name`.
+class Inputs:
+    """What goes with a file of embeddings and is not in it.
 
-    `ids` are those of all rows, where there are any.
+    Args:
+        names: what its arrays are here, such as `{"X": "h", "y": "labels"}`.
+        labels: a file of labels, in the order of the rows or with their ids; or an array.
+        pairs: embeddings of the other side, row by row or by ids: whatever `read` takes.
     """
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    labels: Any = None
+    pairs: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What is diagnosed: `embeddings` of some `rows` (their numbers) of all in the `source`."""
 
     embeddings: Embeddings
     name: str
     rows: np.ndarray
-    n: int
-    ids: np.ndarray | None = None
+    source: Source
+
+    @property
+    def n(self) -> int:
+        """Rows in all."""
+        return self.source.n
+
+    def ids(self, rows: np.ndarray) -> np.ndarray:
+        """Return the identifiers of some rows, which are their numbers where there are none."""
+        ids = self.source.arrays.get("ids")
+        return rows if ids is None else np.asarray(ids[rows])
 
 
-def read(subject: Any, rows: int = ROWS, seed: int = 0) -> Reading:
+def read(subject: Any, rows: int = ROWS, seed: int = 0, inputs: Inputs | None = None) -> Reading:
     """Embeddings from memory or a file, at most so many rows of them, checked.
 
-    An `.npy` or `.npz` is mapped, not read: only the rows that are drawn come into memory.
+    A file is mapped or read in pieces: only the rows that are drawn stay in memory, and nothing
+    that grows with the number of rows is allocated.
 
     Args:
-        subject: `Embeddings`, a matrix, a dictionary of arrays, or a file. Of a foreign `.npz` with
-            one matrix and no name of ours, that matrix is h.
+        subject: `Embeddings`, a matrix, a dictionary of arrays, a table of pandas, polars, pyarrow
+            or `datasets`, an index of faiss, a file of any kind in `artifacts.sources.KINDS`, or a
+            folder of such files. Of a foreign file with one matrix that matrix is h.
         rows: so many at most, drawn by the seed without replacement; they keep their order.
+        seed: of the draw.
+        inputs: names, labels and pairs that are not in the file.
 
     Example:
         >>> read(np.eye(100, 5), rows=10).embeddings
         Embeddings(h=(10, 5) float64)
     """
-    name = "embeddings"
+    source = _one_space(_with_inputs(_source(subject, inputs), inputs))
+    name, n = source.name, source.n
+    need(rows >= 2, lambda: f"`diagnose(rows)` needs at least 2 rows; received {rows}.")
+    need(n >= 2, lambda: f"`diagnose` needs at least 2 rows; `{name}` has {n}.")
+    kept = np.arange(min(n, rows))
+    if n > rows:
+        kept = np.sort(np.random.default_rng(seed).choice(n, rows, replace=False))
+    found = source.take(kept if n > rows else None, _UNUSED)
+    _check(found, name, kept)
+    return Reading(_counted(found), name, kept, source)
+
+
+def _source(subject: Any, inputs: Inputs | None = None) -> Source:
+    """Whatever holds embeddings, open."""
+    names = {} if inputs is None else inputs.names
+    if isinstance(subject, str | os.PathLike):
+        return open_source(subject, names)
+    if is_frame(subject):
+        return from_frame(subject, names)
     if isinstance(subject, Embeddings):
         found = subject
     elif isinstance(subject, Mapping):
-        found = Embeddings(**{key: _array(value) for key, value in subject.items()})
-    elif isinstance(subject, str | os.PathLike):
-        name, found = Path(subject).name, _load(Path(subject))
+        arrays = {key: _array(value) for key, value in subject.items()}
+        if names or not set(arrays) <= {*FIELDS, "layers"}:
+            return from_arrays(arrays, names)
+        found = Embeddings(**arrays)
     else:
         found = Embeddings(h=_array(subject))
-    found = _one_space(found)
-    n = found.n
-    need(rows >= 2, lambda: f"`diagnose(rows)` needs at least 2 rows; received {rows}.")
-    need(n >= 2, lambda: f"`diagnose` needs at least 2 rows; `{name}` has {n}.")
-    kept = np.arange(n)
-    if n > rows:
-        kept = np.sort(np.random.default_rng(seed).choice(n, rows, replace=False))
-    ids, found = found.ids, _without(found, _UNUSED)
-    found = found.take(kept) if n > rows else found
-    _check(found, name, kept)
-    return Reading(_counted(found), name, kept, n, ids)
+    return Source("embeddings", found.arrays(), {})
+
+
+def _with_inputs(source: Source, inputs: Inputs | None) -> Source:
+    if inputs is None or (inputs.labels is None and inputs.pairs is None):
+        return source
+    arrays = dict(source.arrays)
+    if inputs.labels is not None:
+        ids = arrays.get("ids")
+        known = None if ids is None else lambda: np.asarray(ids[:])
+        made = (
+            read_labels(inputs.labels, known, source.n)
+            if isinstance(inputs.labels, str | os.PathLike)
+            else {"labels": np.asarray(inputs.labels)}
+        )
+        arrays.pop("class_names", None)
+        arrays |= made
+    if inputs.pairs is not None:
+        arrays |= _paired(arrays, _source(inputs.pairs), source)
+    return Source(source.name, arrays, source.renamed, source.left)
+
+
+def _paired(arrays: dict[str, Any], other: Source, source: Source) -> dict[str, Any]:
+    """The two sides of pairs: two views where they have one width, else one beside the other."""
+    space = "z" if "z" in arrays and "h" not in arrays else "h"
+    first = next((arrays[k] for k in (space, "h", "z", "h1", "z1") if k in arrays), None)
+    second = next((other.arrays[k] for k in (space, "h", "z") if k in other.arrays), None)
+    need(
+        first is not None and second is not None,
+        lambda: (
+            f"`--pairs` needs one matrix in each file; `{source.name}` holds "
+            f"{', '.join(arrays)}, `{other.name}` {', '.join(other.arrays)}."
+        ),
+    )
+    if "ids" in arrays and "ids" in other.arrays:
+        second = second[_order(np.asarray(arrays["ids"][:]), other)]  # type: ignore[index]
+    need(
+        len(first) == len(second),  # type: ignore[arg-type]
+        lambda: (
+            f"`--pairs` needs a partner for each of the {source.n} rows of `{source.name}`; "
+            f"`{other.name}` has {other.n}."
+        ),
+    )
+    if first.shape[1] != second.shape[1]:  # type: ignore[union-attr]
+        return {"layer_paired": second}
+    return {f"{space}1": first, f"{space}2": second}
+
+
+def _order(ids: np.ndarray, other: Source) -> np.ndarray:
+    """Where the partner of each row stands in the other file."""
+    theirs = np.asarray(other.arrays["ids"][:])
+    at = {str(one): k for k, one in enumerate(theirs.tolist())}
+    missing = [one for one in ids.tolist() if str(one) not in at]
+    need(
+        not missing,
+        lambda: (
+            f"`--pairs` needs every id in both files; {len(missing)} of {len(ids)} are not in "
+            f"`{other.name}`, `{missing[0]}` for one."
+        ),
+    )
+    return np.array([at[str(one)] for one in ids.tolist()])
 
 
 def _counted(found: Embeddings) -> Embeddings:
@@ -88,60 +189,22 @@ def _array(value: Any) -> Any:
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else value
 
 
-def _load(path: Path) -> Embeddings:
-    return Embeddings.load(path, _foreign(path))
-
-
-def _foreign(path: Path) -> dict[str, str]:
-    """What the only matrix of a foreign file is here; nothing where the file is ours or no zip."""
-    if path.suffix != ".npz" or not path.is_file() or not zipfile.is_zipfile(path):
-        return {}
-    with zipfile.ZipFile(path) as archive:
-        names = [name.removesuffix(".npy") for name in archive.namelist()]
-        if set(names) & {*_SPACES}:
-            return {}
-        matrices = [name for name in names if _dimensions(archive, name) == 2]
-    return {matrices[0]: "h"} if len(matrices) == 1 else {}
-
-
-def _dimensions(archive: zipfile.ZipFile, name: str) -> int | None:
-    """How many dimensions a member has, from its header; None where it is no array."""
-    member = f"{name}.npy"
-    if member not in archive.namelist():
-        return None
-    with archive.open(member) as file:
-        try:
-            version = np.lib.format.read_magic(file)
-            header = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            return len(header(file)[0])
-        except (ValueError, EOFError):  # `Embeddings.load` says what is wrong with it
-            return None
-
-
-def _one_space(found: Embeddings) -> Embeddings:
+def _one_space(source: Source) -> Source:
     """h and z, which are the first views where only views are given."""
-    given = {name: getattr(found, name) for name in _SPACES}
+    given = source.arrays
     need(
-        any(value is not None for value in given.values()),
+        any(name in given for name in _SPACES),
         lambda: (
             "`diagnose` needs embeddings: one of h, z, h1 and h2, z1 and z2; received "
-            f"{', '.join(found.arrays()) or 'nothing'}."
+            f"{', '.join(given) or 'nothing'}."
         ),
     )
     extra = {
         space: given[f"{space}1"]
         for space in ("h", "z")
-        if given[space] is None and given[f"{space}1"] is not None
+        if space not in given and f"{space}1" in given
     }
-    return _with(found, extra)
-
-
-def _without(found: Embeddings, names: tuple[str, ...]) -> Embeddings:
-    return _with(found, dict.fromkeys(names))
+    return Source(source.name, {**given, **extra}, source.renamed, source.left)
 
 
 def _with(found: Embeddings, changed: Mapping[str, Any]) -> Embeddings:
