@@ -405,7 +405,8 @@ def test_three_findings_are_open_and_their_rows_are_shown(opened, run, tmp_path)
     listed[2]["rows"] = ["s0011"]
     listed[3]["rows"] = "outliers"  # a list of the diagnosis, by its name
     lists = {"outliers": {"says": "are far", "total": 9, "ids": ["s0020", "s0021"]}}
-    found = {"verdict": "Look.", "findings": listed, "rows": lists}
+    economy = {"sizes": [1, 2, 4], "accuracy": {}, "recall": {"first": [0.1, 0.4, 1.0]}}
+    found = {"verdict": "Look.", "findings": listed, "rows": lists, "curves": {"economy": economy}}
     one = opened(report(run, tmp_path / "a.html", diagnosis=found).as_uri())
     opens = one.page.locator(".finding details").evaluate_all("(all) => all.map((d) => d.open)")
     assert opens == [True, True, True, False, False]
@@ -415,6 +416,7 @@ def test_three_findings_are_open_and_their_rows_are_shown(opened, run, tmp_path)
     assert "2 of them" in text(one, ".finding:nth-child(2) .said")
     one.page.get_by_role("button", name="Show its row on the map").click()
     assert one.page.evaluate("() => chiaroscuro.map.state.selected") == [11]
+    assert "Share of the ten nearest" in text(one, "#geometry")
     one.page.locator("details.lists summary").click()
     assert "are far" in text(one, "details.lists table")
     one.page.locator("button[data-list=outliers]").click()

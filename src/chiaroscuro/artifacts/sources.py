@@ -106,6 +106,10 @@ class Source:
             made[name] = np.asarray(array if whole else array[rows])
         if "split" in made:
             made["split"] = _split(made["split"])
+        for name in ("ids", "texts"):
+            if name in made and made[name].dtype == object:
+                cells = ("" if one is None else str(one) for one in made[name].tolist())
+                made[name] = np.array(list(cells), dtype=str)
         made |= _labels(made.get("labels"), made.get("class_names"))
         try:
             return Embeddings(**arguments_of(made))
@@ -197,7 +201,7 @@ def _named(name: str, found: Mapping[str, Any], names: Mapping[str, str], strict
         _sides(ours, left, renamed)
     for our, usual in _USUAL.items():
         wanted = 2 if our == "h" else 1
-        if our in ours or (our == "h" and set(ours) & set(_VECTORS)):
+        if our in ours or (our == "h" and set(ours) & {"h1", "z1", f"{LAYER}paired"}):
             continue
         there = [k for k in left if k.lower() in usual and left[k].ndim == wanted]
         there.sort(key=lambda k, usual=usual: usual.index(k.lower()))
@@ -488,6 +492,7 @@ def from_index(index: Any) -> dict[str, Any]:
     """Return the vectors of a faiss index, and its ids where it has its own."""
     faiss = bring("faiss", "Reading an index", "'chiaroscuro[faiss]'")
     found: dict[str, Any] = {}
+    owner = index  # what is inside it is freed with it
     index = faiss.downcast_index(index)
     if hasattr(index, "id_map"):
         found["ids"] = faiss.vector_to_array(index.id_map)
@@ -497,7 +502,10 @@ def from_index(index: Any) -> dict[str, Any]:
     n, d = index.ntotal, index.d
     lengths = [min(_ROWS_AT_ONCE, n - start) for start in range(0, n, _ROWS_AT_ONCE)]
     need(n > 0, "An index of faiss needs vectors; this one holds 0.")
-    read = lambda k: index.reconstruct_n(k * _ROWS_AT_ONCE, lengths[k])
+
+    def read(k: int, owner: Any = owner) -> np.ndarray:
+        return index.reconstruct_n(k * _ROWS_AT_ONCE, lengths[k])
+
     try:
         index.reconstruct_n(0, 1)
     except RuntimeError as error:

@@ -276,7 +276,7 @@ def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
         {'verdict': '1 note: collapse.', 'measures': {}, 'findings': [{'name': 'collapse',
         'severity': 'note', 'evidence': '', 'cause': '', 'advice': '',
         'change': ['--set objective.tau=0.2'], 'expect': '', 'paper': '', 'rows': []}],
-        'could_tell': [], 'lists': []}
+        'could_tell': [], 'lists': [], 'economy': None}
     """
     listed = found.get("findings") or []
     need(
@@ -294,7 +294,30 @@ def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
         "findings": findings,
         "could_tell": [str(one) for one in found.get("could_tell") or []],
         "lists": [made for name, one in known.items() if (made := _list(str(name), one))],
+        "economy": _economy(found.get("curves")),
     }
+
+
+def _economy(curves: Any) -> dict[str, Any] | None:
+    """What fewer dimensions keep: sizes, and a curve for each order; None where it is not told."""
+    one = curves.get("economy") if isinstance(curves, Mapping) else None
+    if not isinstance(one, Mapping) or not _numbers(one.get("sizes")):
+        return None
+    what = "accuracy" if one.get("accuracy") else "recall"
+    given = one.get(what)
+    known = given if isinstance(given, Mapping) else {}
+    lines = {
+        str(name): list(values)
+        for name, values in known.items()
+        if _numbers(values) and len(values) == len(one["sizes"])
+    }
+    return {"sizes": list(one["sizes"]), "what": what, "lines": lines} if lines else None
+
+
+def _numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(
+        isinstance(x, int | float) and not isinstance(x, bool) for x in values
+    )
 
 
 def _list(name: str, one: Any) -> dict[str, Any] | None:

@@ -91,8 +91,20 @@ export function geometrySection(run, followers) {
     panel("Alignment and uniformity", "The path of training: to the left, views of a sample agree; downwards, samples spread over the sphere.",
       "wang2020alignuniform",
       path ? path.node : el("div.empty", {}, "Two views of each sample are needed (h1 and h2, or z1 and z2); the snapshots of a training hold them.")),
+    ...[economyPanel(run)].filter(Boolean),
     wide(panel("Similarities", "Cosines of positives, of negatives, and of false negatives (other samples of the same label, which the objective pushes apart).",
       "cosentino2022", hist))));
+}
+
+// What neighbours keep of fewer dimensions, in three orders.
+function economyPanel(run) {
+  const found = run.diagnosis?.economy;
+  if (!found) return null;
+  const names = { first: "first dimensions", variance: "of largest variance", principal: "principal" };
+  const series = Object.entries(found.lines).map(([key, y], k) => ({ name: own(names, key) ?? key, x: found.sizes, y: y.map((v) => 100 * v), colour: category(k) }));
+  const said = found.what === "accuracy" ? "Accuracy of 20 neighbours" : "Share of the ten nearest neighbours that stay";
+  return panel("Fewer dimensions", `${said} when only some dimensions are kept: how small the embeddings may be.`,
+    "kusupati2022matryoshka", lines(series, { x: "dimensions kept", y: `${found.what === "accuracy" ? "Accuracy" : "Recall"}, %` }, { marks: true, log: { x: true } }).node);
 }
 
 // Where the axis of the spectra ends: a power of ten below all of them, over all epochs.
