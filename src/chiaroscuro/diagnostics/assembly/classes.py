@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.assembly.probe import ridge_probe
-from chiaroscuro.measures import Labelled, interval, nearest, rows_of, shuffled, voted
+from chiaroscuro.measures import (
+    Labelled,
+    Neighbours,
+    Space,
+    interval,
+    nearest,
+    rows_of,
+    shuffled,
+    voted,
+)
 
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.assembly.measuring import Measured
@@ -21,17 +31,18 @@ FOLDS = 5
 
 
 def class_measures(
-    out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int, metric: str = "cosine"
+    out: Measured, embeddings: Embeddings, spaces: Mapping[str, Space], seed: int
 ) -> None:
     """Add what the labels allow to what was measured.
 
     Args:
         out: is added to.
         embeddings: with labels; rows with a negative one are left out.
-        some: the rows to use.
+        spaces: h and z, which know the rows to use, the metric, and neighbours.
         seed: of folds and permutations.
-        metric: by which rows are neighbours.
     """
+    any_space = next(iter(spaces.values()))
+    some, metric = any_space.some, any_space.metric
     every = np.asarray(embeddings.labels)
     counts = np.unique(every[every >= 0], return_counts=True)[1]
     shares = counts / counts.sum()
@@ -47,16 +58,18 @@ def class_measures(
         split = None
     if len(np.unique(y)) < 2 or len(y) <= NEIGHBOURS:
         return
-    spaces = {
+    arrays = {
         "": embeddings.h,
         "z_": embeddings.z,
         "untrained_": embeddings.layers.get("untrained"),
     }
-    for prefix, rows in spaces.items():
+    for prefix, rows in arrays.items():
         if rows is None:
             continue
+        known = spaces.get({"": "h", "z_": "z"}.get(prefix, ""))
         x = np.asarray(rows[kept], dtype=np.float64).reshape(len(kept), -1)
-        _accuracy(out, prefix, Labelled(x, y), split, seed, metric)
+        near = _near(x, split, metric, known if len(kept) == len(some) else None)
+        _accuracy(out, prefix, Labelled(x, y), near, split, seed)
         if prefix == "":
             explained = explained_by_class(x, y)
             out.numbers |= {
@@ -102,22 +115,25 @@ def explained_by_class(h: Any, labels: np.ndarray) -> np.ndarray:
     return np.where(live, share, 0.0)
 
 
+def _near(x: np.ndarray, split: np.ndarray | None, metric: str, known: Space | None) -> Neighbours:
+    """The neighbours of each row, or of each held-out row on the training side."""
+    if split is None:
+        return nearest(x, min(NEIGHBOURS, len(x) - 1), metric) if known is None else known.near
+    bank, test = np.flatnonzero(split == 0), np.flatnonzero(split == 1)
+    near = nearest(x[bank], min(NEIGHBOURS, len(bank)), metric, queries=x[test])
+    return near._replace(ids=bank[near.ids])
+
+
 def _accuracy(
     out: Measured,
     prefix: str,
     rows_and_labels: Labelled,
+    near: Neighbours,
     split: np.ndarray | None,
     seed: int,
-    metric: str,
 ) -> None:
     x, y = rows_and_labels
-    if split is None:
-        test = np.arange(len(y))
-        near = nearest(x, min(NEIGHBOURS, len(x) - 1), metric)
-    else:
-        bank, test = np.flatnonzero(split == 0), np.flatnonzero(split == 1)
-        near = nearest(x[bank], min(NEIGHBOURS, len(bank)), metric, queries=x[test])
-        near = near._replace(ids=bank[near.ids])
+    test = np.arange(len(y)) if split is None else np.flatnonzero(split == 1)
     named = lambda labels: voted(near, labels)
     hits = (named(y) == y[test]).astype(np.float64)
     knn = lambda labels: float((named(labels) == labels[test]).mean())

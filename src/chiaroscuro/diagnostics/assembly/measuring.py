@@ -114,12 +114,14 @@ def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
     out = Measured()
     draw = np.random.default_rng(seed)
     some = _some(embeddings.n, PAIRWISE, draw)
-    for space in ("h", "z"):
-        rows = getattr(embeddings, space)
-        if rows is not None:
-            _space(out, space, embeddings, some, about.metric)
+    spaces = {
+        space: _space(out, space, embeddings, some, about.metric)
+        for space in ("h", "z")
+        if getattr(embeddings, space) is not None
+    }
     if embeddings.labels is not None:
-        class_measures(out, embeddings, some, seed, about.metric)
+        class_measures(out, embeddings, spaces, seed)
+    del spaces
     for space in ("z", "h"):
         if getattr(embeddings, f"{space}1") is not None:
             _pairs(out, space, embeddings, about, _some(embeddings.n, PAIRS, draw), seed)
@@ -145,7 +147,7 @@ def _some(n: int, most: int, draw: np.random.Generator) -> np.ndarray:
 
 def _space(
     out: Measured, space: str, embeddings: Embeddings, some: np.ndarray, metric: str
-) -> None:
+) -> Space:
     prefix, rows = "" if space == "h" else f"{space}_", getattr(embeddings, space)
     of = Space(rows, labels=embeddings.labels, some=some, metric=metric)
     found, sizes, each = of.spectrum, norms(rows), dimensions(rows)
@@ -180,6 +182,7 @@ def _space(
         numbers |= _neighbours(out, of, embeddings.split)
         numbers |= list_suspects(out, of)
     out.numbers |= {prefix + name: value for name, value in numbers.items()}
+    return of
 
 
 def _cliff(found: Spectrum, live: int) -> tuple[float, int]:
