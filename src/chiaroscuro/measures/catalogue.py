@@ -351,7 +351,7 @@ _MEASURES = (
         protocol="the fewest, of the first, of largest variance or principal ones, that lose at "
         "most 1 point of accuracy (of recall without labels)",
         formula="least k in 1, 2, 4, ... with score(k) >= score(d) - 0.01",
-        cite="kusupati2022matryoshka",
+        cite="kusupati2022",
     ),
     Measure("dimensions_enough_first", "first dimensions that are enough", "dimensions", low=1),
     Measure("paired_neighbours", "neighbours shared with the partner", "%", low=0, high=1),

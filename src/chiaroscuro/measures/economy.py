@@ -67,7 +67,7 @@ def economy(h: Any, labels: np.ndarray | None = None, metric: str = "cosine") ->
         metric: "cosine" or "euclidean".
 
     References:
-        kusupati2022matryoshka, jegou2011pq
+        kusupati2022, jegou2011pq
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(300, 8)) * 2.0 ** -np.arange(8)

@@ -104,7 +104,7 @@ function economyPanel(run) {
   const series = Object.entries(found.lines).map(([key, y], k) => ({ name: own(names, key) ?? key, x: found.sizes, y: y.map((v) => 100 * v), colour: category(k) }));
   const said = found.what === "accuracy" ? "Accuracy of 20 neighbours" : "Share of the ten nearest neighbours that stay";
   return panel("Fewer dimensions", `${said} when only some dimensions are kept: how small the embeddings may be.`,
-    "kusupati2022matryoshka", lines(series, { x: "dimensions kept", y: `${found.what === "accuracy" ? "Accuracy" : "Recall"}, %` }, { marks: true, log: { x: true } }).node);
+    "kusupati2022", lines(series, { x: "dimensions kept", y: `${found.what === "accuracy" ? "Accuracy" : "Recall"}, %` }, { marks: true, log: { x: true } }).node);
 }
 
 // Where the axis of the spectra ends: a power of ten below all of them, over all epochs.

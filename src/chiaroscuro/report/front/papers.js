@@ -44,7 +44,7 @@ const PAPERS = {
   bjorck1973angles: ["Björck and Golub 1973", null],
   politis1999subsampling: ["Politis et al. 1999", null],
   maaten2008tsne: ["van der Maaten and Hinton 2008", null],
-  kusupati2022matryoshka: ["Kusupati et al. 2022", "https://arxiv.org/abs/2205.13147"],
+  kusupati2022: ["Kusupati et al. 2022", "https://arxiv.org/abs/2205.13147"],
   northcutt2021confident: ["Northcutt et al. 2021", "https://arxiv.org/abs/1911.00068"],
   breunig2000lof: ["Breunig et al. 2000", null],
   gretton2012mmd: ["Gretton et al. 2012", null],
