@@ -112,6 +112,26 @@ def test_every_measure_is_in_a_diagnosis_and_on_the_page():
     assert set(document([])["measures"]) == set(CATALOGUE)
 
 
+def test_one_line_of_the_catalogue_adds_a_measure_everywhere(monkeypatch, tmp_path):
+    from chiaroscuro.artifacts import Embeddings
+    from chiaroscuro.diagnostics import diagnose
+    from chiaroscuro.measures.__main__ import page
+    from chiaroscuro.report.document import document
+    from chiaroscuro.report.reading import subjects
+
+    new = Measure("largest_entry", "largest entry", of=lambda space: float(abs(space.x).max()))
+    monkeypatch.setitem(CATALOGUE, new.name, new)
+    x = rng.normal(size=(80, 6))
+    found = diagnose({"h": x, "z": x[:, :3]})
+    assert found.measures["largest_entry"] == abs(x).max()
+    assert found.measures["z_largest_entry"] == abs(x[:, :3]).max()
+    assert "largest entry" in str(found)
+    assert "largest entry" in page()
+    shown = document(subjects(Embeddings(h=x).save(tmp_path / "a.npz")))
+    assert shown["measures"]["largest_entry"]["label"] == "largest entry"
+    assert shown["runs"][0]["frames"][-1]["h"]["largest_entry"] == pytest.approx(abs(x).max())
+
+
 def test_the_page_of_the_docs_is_the_catalogue():
     from pathlib import Path
 

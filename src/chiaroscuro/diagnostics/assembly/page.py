@@ -30,10 +30,7 @@ _ALONE = (
     *("views_annihilated", "data_annihilated", "displacement_unexplained", "hardest_agreement"),
     *("span_dimension", "untrained_agreement"),
 )
-_SHOWN = (
-    *(name for name, one in CATALOGUE.items() if one.of is not None and name not in _ALONE),
-    *("linear_accuracy", "recall_1", "norm_stretch", "dead_dimensions"),
-)
+_BESIDE = ("linear_accuracy", "recall_1", "norm_stretch", "dead_dimensions")
 
 
 def sparkline(values: Any, width: int = 40, ascii_only: bool = False) -> str:
@@ -121,7 +118,8 @@ def _measures(diagnosis: Diagnosis) -> Table:
     for space in spaces:
         table.add_column(space, justify="right")
         table.add_column("shuffled", justify="right", style="dim")
-    for key in _SHOWN:
+    computed = [name for name, one in CATALOGUE.items() if one.of and name not in _ALONE]
+    for key in (*computed, *_BESIDE):
         name = CATALOGUE[key].label
         cells = [cell for space in spaces for cell in _cells(diagnosis, space, key)]
         if any(cells):

@@ -4,7 +4,7 @@ import { el, scroller } from "./dom.js";
 import { lines } from "./charts.js";
 import { spaceName } from "./data.js";
 import { pointMap } from "./map.js";
-import { measure, measureName, unit } from "./numbers.js";
+import { measure, measureName, unit, shownName } from "./numbers.js";
 import { category } from "./palette.js";
 import { pairingPanel } from "./pairing.js";
 import { columns, panel, section } from "./panel.js";
@@ -55,7 +55,7 @@ function measures(runs) {
   for (const space of ["h", "z"]) {
     for (const name of MEASURES) {
       const values = runs.map((run) => run.frames?.at(-1)?.[space]?.[name] ?? null);
-      if (values.some((v) => v !== null)) rows.push([`${measureName(name)}, ${spaceName(space)}`, name, values]);
+      if (values.some((v) => v !== null)) rows.push([`${shownName(name)}, ${spaceName(space)}`, name, values]);
     }
   }
   for (const name of ["knn_20", "linear"]) {
@@ -86,7 +86,7 @@ function curves(runs) {
   };
   add("Loss", "Mean loss, nats", (run) => ({ x: run.training?.epochs?.epoch ?? [], y: run.training?.epochs?.mean_loss ?? [] }));
   for (const [name, y, share] of [["shown_knn_accuracy", "Neighbours name the label, %", 100], ["effective_rank", "Effective rank of h, dimensions", 1]]) {
-    add(measureName(name), y, (run) => ({
+    add(shownName(name), y, (run) => ({
       x: run.epochs ?? [], y: (run.frames ?? []).map((frame) => (frame.h ?? frame.z)[name]).map((v) => (v === null ? null : share * v)),
     }));
   }

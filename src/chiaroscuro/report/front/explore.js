@@ -5,7 +5,7 @@ import { colourings, labelOf, spaceName } from "./data.js";
 import { exporter } from "./exports.js";
 import { lines } from "./charts.js";
 import { pointMap } from "./map.js";
-import { format, measureName, own, unit } from "./numbers.js";
+import { format, own, unit, shownName } from "./numbers.js";
 import { category } from "./palette.js";
 import { empty, section } from "./panel.js";
 import { paperLink } from "./papers.js";
@@ -257,7 +257,7 @@ function inStep(run) {
     })).filter((one) => one.y.some((v) => v !== null));
     if (run.epochs.length < 2 || !series.length) return;
     const kind = unit(name);
-    const title = measureName(name);
+    const title = shownName(name);
     charts.push(lines(series, { x: "epoch", y: `${title[0].toUpperCase()}${title.slice(1)}${kind ? `, ${kind}` : ""}` },
       { height: 150 }));
   };

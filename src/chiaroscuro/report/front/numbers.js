@@ -18,6 +18,11 @@ export function measureName(name) {
   return projected ? `${text} of z` : text;
 }
 
+// The name of a measure of the samples shown, which may be fewer than those diagnosed.
+export function shownName(name) {
+  return name.startsWith("shown_") ? measureName(name) : `${measureName(name)}, samples shown`;
+}
+
 export function unit(name) {
   const known = own(NAMES, name.startsWith("z_") ? name.slice(2) : name);
   if (known) return known[1];
