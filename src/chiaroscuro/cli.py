@@ -468,7 +468,7 @@ def _initial(settings: Any, init: str | None) -> tuple[Any, dict[str, Any]]:
 def _new(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
     """Return the settings of a new run, its folder, and what was chosen and why."""
     from chiaroscuro.data import absolute_source, as_call, is_source
-    from chiaroscuro.engine import presets, read_settings, suggest
+    from chiaroscuro.engine import read_settings, suggest
 
     what = call.what
     if what is None:
@@ -476,7 +476,7 @@ def _new(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
             "`chiaro train` needs data, a preset or a file of settings; see `chiaro train --help`."
         )
     sets = [*([f"data.source={call.data}"] if call.data else []), *call.sets]
-    is_settings = what in presets() or what.endswith(".toml")
+    is_settings = _is_settings(what)
     if not is_settings and is_source(what):
         source = as_call(what, labels=call.labels) if call.labels else what
         try:
@@ -510,6 +510,9 @@ def _resumed(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
         raise InputError("`--init RUN` starts a new run, and `--resume` continues one: choose one.")
     is_run = bool(call.what) and os.path.isfile(os.path.join(call.what, "settings.toml"))
     folder = call.out or (call.what if is_run else None)
+    if folder is None and call.what and (os.sep in call.what or os.path.isdir(call.what)):
+        there = "has no `settings.toml`" if os.path.isdir(call.what) else "is not there"
+        raise InputError(f"`chiaro train --resume` needs a run folder; `{call.what}` {there}.")
     if folder is None:
         raise InputError(
             "`chiaro train --resume` needs the run folder: `chiaro train RUN --resume`."
@@ -519,12 +522,19 @@ def _resumed(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
             raise InputError(f"`{folder}` is not a run: it has no `settings.toml` to resume from.")
         return _new(call)
     sets = [*([f"data.source={_quoted(absolute_source(call.data))}"] if call.data else [])]
-    if call.what is not None and not is_run:  # settings given again: they have to agree
+    if call.what is not None and _is_settings(call.what):  # given again: they have to agree
         given = read_settings(call.what, [*sets, *call.sets])
         source = absolute_source(given.data.source)
         return read_settings(given, [f"data.source={_quoted(source)}"]), folder, []
     settings, said = continued(folder, [*sets, *call.sets])
     return settings, folder, said
+
+
+def _is_settings(what: str) -> bool:
+    """Return whether a word names settings; `digits`, a preset too, is data first."""
+    from chiaroscuro.engine import presets
+
+    return what.endswith(".toml") or (what in presets() and what != "digits")
 
 
 def _quoted(text: str) -> str:

@@ -22,10 +22,10 @@ def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
 
     Args:
         out: the folder for runs, each in its own; `chiaro-demo` unless given.
-        overrides: of the preset `digits`, as for `--set`.
+        overrides: changes of the preset `demo`, as for `--set`.
     """
     folder = _next_free(Path(out or "chiaro-demo"))
-    settings = cs.engine.read_settings("digits", overrides)
+    settings = cs.engine.read_settings("demo", overrides)
     print(
         "Handwritten digits at random places, angles, sizes and colours. A small network learns, "
         "without\nlabels, which two drawings show the same handwriting: a minute on two cores.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -100,12 +102,28 @@ def _stamp(folder: str) -> list[Any]:
         return [folder, None]
 
 
+def _instead(root: Path) -> str:
+    """Return what a folder without images holds, and how to train on that."""
+    names = [path for path in itertools.islice(root.rglob("*"), 10_000) if path.is_file()]
+    if not names:
+        return ""
+    (ending, count), *_ = Counter(path.suffix.lower() for path in names).most_common(1)
+    said = f" It has {count} file{'s' * (count != 1)} that end in `{ending}`"
+    if ending in (".wav", ".flac", ".mp3", ".ogg"):
+        return f"{said}: save their samples as `x` (n, channels, length) in an `.npz`."
+    if count == 1:
+        return f"{said}: give the file, `{next(p for p in names if p.suffix.lower() == ending)}`."
+    return f"{said}." if ending else ""
+
+
 def _index(root: Path, size: int | None, check: str, outside: bool) -> Index:
     """Walk the folder and check its images."""
     files, folders = _files(root)
     names = [relative(file, root) for file in files]
     if not files:
-        raise InputError(f"`{root}` holds no images: no file ends in {', '.join(EXTENSIONS)}.")
+        raise InputError(
+            f"`{root}` holds no images: no file ends in {', '.join(EXTENSIONS)}.{_instead(root)}"
+        )
     regular, links = _regular(files, names, root, outside)
     images = Pictures([files[row] for row in regular], size)
     _, good, broken = load_pictures(images, [names[row] for row in regular], check=check)

@@ -76,7 +76,8 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     )
     fixed = list(overrides)
     keys = {one.partition("=")[0].strip() for one in fixed}
-    call, data = _opened(source)
+    chosen = [one.partition("=")[2].strip() for one in fixed if one.startswith("data.source=")]
+    call, data = _opened(chosen[-1] if chosen else source)
     kind, why = kind_of(data)
     reasons = [f"{len(data):,} rows, taken as {_NOUNS[kind]}: {why}."]
     data = _with_text_settings(data, fixed)
@@ -99,6 +100,8 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     settings = read_settings(preset, [*choices, *fixed])
     if 0 < settings.epochs <= 1 and not keys & {"schedule.warmup"}:
         settings = read_settings(settings, ["schedule.warmup=0"])
+    if "network.encoder" in keys and kind in ("images", "table", "series"):
+        said = f"with the encoder that was asked for, {settings.network.encoder}"
     reasons.append(f"Preset `{preset}`: {said}.")
     rows = len(training_part(settings, data))
     steps = max(1, rows // settings.batch)
@@ -185,6 +188,8 @@ def _smoothness(x: np.ndarray) -> float:
 
 def _opened(source: str) -> tuple[str, Dataset]:
     """Return the call for a source and its data; images of files at one small size."""
+    if source.strip() == "digits":
+        source = read_settings("demo").data.source
     call = as_call(source)
     if call.startswith("folder(") and "size=" not in call:
         call = as_call(call, size=_side(source), cache=True)
@@ -229,7 +234,7 @@ def _batch(n: int) -> int:
 def _images(data: Dataset) -> tuple[str, list[str], str]:
     if data.source is not None:
         source = ["views.first=''", "views.fresh=true", "data.distinct=true"]
-        return "digits", source, "the data draw their own views"
+        return "demo", source, "two drawings of the same handwriting are the two views"
     side = min(data[[0]]["images"].shape[1:3])
     size = max(8, min(SIDE, side // 4 * 4))
     encoder = _small_net(size)

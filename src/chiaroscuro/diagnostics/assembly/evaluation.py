@@ -72,13 +72,21 @@ def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -
         )
     split, labels = embeddings.split, embeddings.labels
     pairs = embeddings.z1 is not None and embeddings.texts is not None
+    received = ", ".join(embeddings.arrays()) or "nothing"
     need(
-        split is not None and (labels is not None or pairs),
+        labels is not None or pairs,
         lambda: (
-            "`evaluate` needs `labels` (or pictures with texts) and a held-out `split` (0 train, 1 "
-            f"test); received {', '.join(embeddings.arrays()) or 'nothing'}. Data without a split "
-            "hold rows out by `test`, before training: `data.source=arrays('mine.npz', test=0.2)`, "
-            "objects by `data.from_object(mine).with_split(0.2)`."
+            f"`evaluate` needs `labels`, or images with texts; received {received}. "
+            "`chiaro diagnose` judges embeddings without labels."
+        ),
+    )
+    need(
+        split is not None,
+        lambda: (
+            f"`evaluate` needs a held-out `split` (0 train, 1 test); received {received}. Data "
+            "without a split hold rows out by `test`, before training: "
+            "`data.source=arrays('mine.npz', test=0.2)`, objects by "
+            "`data.from_object(mine).with_split(0.2)`."
         ),
     )
     side = np.asarray(split)
