@@ -1,13 +1,75 @@
-"""Trainings inside a lab, in memory, looked at on the way."""
+"""Trainings inside a lab, in memory, looked at on the way: all by the library's own loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 import chiaroscuro as cs
 
-__all__ = ["here", "scored", "trained"]
+__all__ = ["fitted", "here", "linear", "scored", "trained"]
+
+
+def fitted(
+    network: torch.nn.Module,
+    objective: Any,
+    pair: Callable[[int], Any],
+    steps: int,
+    lr: float,
+    look: Callable[[], None] | None = None,
+    every: int = 0,
+    falling: bool = True,
+) -> torch.nn.Module:
+    """Train a network by Adam on pairs that are drawn step by step, on the CPU, and return it.
+
+    Args:
+        network: trained in place; or `Networks`, with an encoder for each side.
+        objective: of the two sides.
+        pair: the two views of a step.
+        steps: of Adam.
+        lr: of its first step.
+        look: called before the first step, and after every so many.
+        every: steps between looks.
+        falling: the rate falls to 0 by half a cosine.
+
+    Example:
+        >>> x = torch.randn(32, 3, generator=torch.Generator().manual_seed(0))
+        >>> fitted(torch.nn.Linear(3, 2), cs.InfoNCE(), lambda step: (x, x + 0.1), 5, lr=0.01)
+        Linear(in_features=3, out_features=2, bias=True)
+    """
+    learnt = [*network.parameters(), *objective.parameters()]
+    adam = torch.optim.Adam(learnt, lr=lr)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps) if falling else None
+    each = every or steps
+    if look is not None:
+        with torch.no_grad():
+            look()
+    cs.engine.fit(
+        network,
+        objective,
+        map(pair, range(steps)),
+        adam,
+        schedule,
+        epochs=steps // each,
+        steps_per_epoch=each,
+        options=cs.engine.FitOptions(device="cpu"),
+        callbacks=[] if look is None else [lambda moment: look()],
+    )
+    return network
+
+
+def linear(W: torch.Tensor) -> torch.nn.Linear:
+    """Return x -> W x as a layer that learns W.
+
+    Example:
+        >>> linear(torch.eye(2, 3))
+        Linear(in_features=3, out_features=2, bias=False)
+    """
+    layer = torch.nn.Linear(W.shape[1], W.shape[0], bias=False, dtype=W.dtype)
+    layer.weight.data.copy_(W)
+    return layer
 
 
 def here(source: str) -> bool:
@@ -51,7 +113,10 @@ def scored(embeddings: Any, probe: str = "ridge") -> dict[str, dict[str, float]]
 
 
 def trained(
-    settings: Any, look: Callable[[Any, int], Any], epochs: Sequence[int] = ()
+    settings: Any,
+    look: Callable[[Any, int], Any],
+    epochs: Sequence[int] = (),
+    data: Any = None,
 ) -> tuple[Any, list[Any]]:
     """Train, and return the networks with what `look` saw on the way.
 
@@ -59,6 +124,7 @@ def trained(
         settings: of the training; nothing is written.
         look: of the networks, in evaluation mode, and the number of epochs they have learnt.
         epochs: when to look; 0 is before the first step. The end is the caller's.
+        data: in the place of those that the settings name.
 
     Example:
         >>> small = "network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "epochs=1"
@@ -75,4 +141,4 @@ def trained(
         if moment.epoch + 1 in epochs:
             seen.append(look(moment.networks, moment.epoch + 1))
 
-    return cs.train(settings, callbacks=[callback]).networks, seen
+    return cs.train(settings, callbacks=[callback], data=data).networks, seen

@@ -36,6 +36,7 @@ from torch import Tensor
 
 import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Stated, at_once, style
+from chiaroscuro.labs.trained import fitted
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -129,18 +130,15 @@ def learnt(settings: Settings, depth: int, width: int, seed: int) -> dict[str, f
     )
     objective = cs.InfoNCE(cs.Cosine(tau=1 / settings.beta), cs.AllButPair())
     noise = cs.views.Jitter(noise=settings.noise)
-    optimiser = torch.optim.Adam(g.parameters(), lr=settings.lr)
 
     def views(n: int, step: int) -> list[Tensor]:
         h = surface(n, settings.d_enc, seed, step)
         return [noise(h, range(n), seed, step, view)[0] for view in (0, 1)]
 
-    for step in range(settings.steps):
-        h1, h2 = views(settings.batch, step)
-        loss = objective(g(h1), g(h2))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+    pair = lambda step: views(settings.batch, step)
+    fitted(g, objective, pair, settings.steps, settings.lr, falling=False)
+    with torch.no_grad():
+        loss = objective(*(g(h) for h in pair(settings.steps - 1)))
     h1, h2 = views(settings.n, settings.steps)
     with torch.no_grad():
         z1, z2 = g(h1), g(h2)
@@ -158,7 +156,7 @@ def learnt(settings: Settings, depth: int, width: int, seed: int) -> dict[str, f
         "visited": found.get("regions_visited", 1),
         "unexplained": found["displacement_unexplained"],
         "hardest_distance": found["hardest_distance"],
-        "loss": float(loss.detach()),
+        "loss": float(loss),
         "affine_error": float(error / np.abs(exact).max()),
     }
 

@@ -16,6 +16,7 @@ stays annihilated to the last digit; the law of the data has this symmetry, a ba
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from torch import Tensor
 
 import chiaroscuro as cs
 from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
+from chiaroscuro.labs.trained import fitted, linear
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -151,18 +153,38 @@ def energy(W: Tensor, V: Tensor) -> float:
     return float((W @ V.T).square().sum() / len(V) / (W.square().sum() / W.shape[1]))
 
 
+class Mirrored(torch.nn.Module):
+    """W x and W M x side by side, for a mirror M."""
+
+    def __init__(self, W: Tensor, M: Tensor):
+        super().__init__()
+        self.W, self.M = linear(W), M
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.W(x), self.W(x @ self.M)], dim=1)
+
+
+def mirrored(
+    W: Tensor, M: Tensor, objective: Any, pair: Callable[[int], Any], steps: int, lr: float
+) -> Tensor:
+    """W trained on pairs and on the mirrored pairs alike, half of the loss each."""
+    d = len(W)
+    halves = (cs.OnDims(objective, start, start + d) for start in (0, d))
+    net = Mirrored(W, M)
+    fitted(net, cs.Weighted(*((0.5, half) for half in halves)), pair, steps, lr)
+    return net.W.weight.detach()
+
+
 def learnt(settings: Settings, k: int, scale: float, seed: int, d_proj: int) -> dict[str, Any]:
     """Train W on views along k directions; what it kept of them."""
     draw = torch.Generator().manual_seed(seed)
     d = settings.d_enc
     normal = lambda *shape: torch.randn(*shape, dtype=torch.float64, generator=draw)
-    W = (normal(d_proj, d) / d**0.5).requires_grad_()
+    W = normal(d_proj, d) / d**0.5
     V = torch.linalg.qr(normal(d, d))[0][:k]
     move = cs.views.Directions(V, scale=scale) if k else None
     mirror = torch.eye(d, dtype=torch.float64) - 2 * V.T @ V
     objective = cs.InfoNCE(cs.Cosine(tau=1 / settings.beta), cs.AllButPair())
-    optimiser = torch.optim.Adam([W], lr=settings.lr)
-    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
 
     def views(n: int, step: int) -> tuple[Tensor, Tensor]:
         x = normal(n, d)
@@ -171,14 +193,8 @@ def learnt(settings: Settings, k: int, scale: float, seed: int, d_proj: int) -> 
         h1, h2 = (move(x, range(n), seed, step, view)[0] for view in (0, 1))
         return h1, h2
 
-    for step in range(settings.steps):
-        h1, h2 = views(settings.batch, step)
-        loss = objective(h1 @ W.T, h2 @ W.T) + objective(h1 @ mirror @ W.T, h2 @ mirror @ W.T)
-        optimiser.zero_grad()
-        (loss / 2).backward()
-        optimiser.step()
-        falling.step()
-    W = W.detach()
+    pair = lambda step: views(settings.batch, step)
+    W = mirrored(W, mirror, objective, pair, settings.steps, settings.lr)
     h1, h2 = views(1000, settings.steps)
     seen = cs.diagnostics.augmentations(W, h1, h2)
     return {

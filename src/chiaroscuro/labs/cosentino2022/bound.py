@@ -33,6 +33,7 @@ from torch import Tensor
 
 import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Remark, Stated, at_once, style
+from chiaroscuro.labs.trained import fitted
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -127,7 +128,6 @@ def followed(settings: Settings, amount: float, seed: int) -> dict[str, Any]:
     projector = cs.models.Projector(settings.d_enc, d=settings.d_proj, depth=1, last="none")
     net = torch.nn.Sequential(encoder, projector)
     objective = cs.InfoNCE(cs.Cosine(tau=1 / settings.beta), cs.AllButPair())
-    optimiser = torch.optim.Adam(net.parameters(), lr=settings.lr)
     centres = 2 * torch.randn(20, 16, generator=draw)
     noise = cs.views.Jitter(noise=amount)
     curve: dict[str, Any] = {"noise": amount, "step": [], "loss": [], "bound": []}
@@ -137,19 +137,16 @@ def followed(settings: Settings, amount: float, seed: int) -> dict[str, Any]:
         x = centres[which] + torch.randn(settings.batch, 16, generator=draw)
         return [noise(x, range(len(x)), seed, step, view)[0] for view in (0, 1)]
 
-    looked_at = views(settings.steps + 1)
-    for step in range(settings.steps + 1):
-        if step % max(1, settings.steps // 40) == 0:
-            with torch.no_grad():
-                z1, z2 = (net(x) for x in looked_at)
-                seen = cs.diagnostics.anatomy(z1, z2, objective)
-            curve["step"].append(step)
-            curve["loss"].append(seen.loss)
-            curve["bound"].append(seen.bound)
-        loss = objective(*(net(x) for x in views(step)))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+    looked_at, every = views(settings.steps + 1), max(1, settings.steps // 40)
+
+    def look() -> None:
+        z1, z2 = (net(x) for x in looked_at)
+        seen = cs.diagnostics.anatomy(z1, z2, objective)
+        curve["step"].append(every * len(curve["step"]))
+        curve["loss"].append(seen.loss)
+        curve["bound"].append(seen.bound)
+
+    fitted(net, objective, views, settings.steps, settings.lr, look, every, falling=False)
     return curve
 
 

@@ -38,9 +38,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,20 +163,16 @@ MEASURES = (
 # ---- data ----
 
 
-@contextmanager
-def opened(name: str) -> Iterator[str | None]:
-    """The text of a data set for a training, or None where it is not on this machine.
+def opened(name: str) -> cs.data.Dataset | None:
+    """A data set for a training, or None where it is not on this machine.
 
-    Half of Omniglot, by alphabet, is written to a file for as long as it is needed: a quarter of
-    the drawers is held out.
+    Of half of Omniglot, by alphabet, a quarter of the drawers is held out.
     """
     if not name.startswith("omniglot"):
-        yield name if here(name) else None
-        return
+        return cs.data.open_data(name) if here(name) else None
     path = Path(os.environ.get("CHIARO_DATA", ".")) / "omniglot_small.npz"
     if not path.is_file():
-        yield None
-        return
+        return None
     with np.load(path, allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in ("images", "labels", "alphabet", "drawer")}
     alphabets = np.unique(arrays["alphabet"])
@@ -189,10 +182,7 @@ def opened(name: str) -> Iterator[str | None]:
     split = (arrays["drawer"][kept] % 4 == 0).astype(np.uint8)
     images = np.repeat(arrays["images"][kept][:, :, :, None], 3, axis=3)
     images = images * np.uint8(255) if images.max() == 1 else images
-    with tempfile.TemporaryDirectory() as folder:
-        file = f"{folder}/{name.replace(' ', '_')}.npz"
-        np.savez(file, images=images, labels=labels, split=split)
-        yield file
+    return cs.data.open_data({"images": images, "labels": labels, "split": split})
 
 
 # ---- one training ----
@@ -233,20 +223,17 @@ def training(settings: Settings, source: str, n: int, strength: float, seed: int
 
 def tried(settings: Settings, name: str, strength: float, seed: int) -> dict[str, Any]:
     """One training: measures without labels, and accuracy with them."""
-    with opened(name) as source:
-        data = cs.data.open_data(source)
-        n = len(data) if data.split is None else int((np.asarray(data.split) == 0).sum())
-        asked = training(settings, str(source), n, strength, seed)
-        networks, _ = trained(asked, lambda networks, epoch: None)
-        large = dataclasses.replace(
-            asked.views, first=f"SimCLR(size=32, strength={settings.default})"
-        )
-        same = dataclasses.replace(asked, views=large)
-        own, other = (
-            cs.engine.examine(cs.engine.open_run(one, networks=networks), settings.rows, False)
-            for one in (asked, same)
-        )
-        whole = cs.embed(networks, data, views=asked.views)
+    data = opened(name)
+    if data is None:
+        raise ValueError(f"`{name}` is not on this machine")
+    n = len(data) if data.split is None else int((np.asarray(data.split) == 0).sum())
+    asked = training(settings, name, n, strength, seed)
+    networks, _ = trained(asked, lambda networks, epoch: None, data=data)
+    large = dataclasses.replace(asked.views, first=f"SimCLR(size=32, strength={settings.default})")
+    same = dataclasses.replace(asked, views=large)
+    runs = [cs.engine.open_run(one, networks=networks, data=data) for one in (asked, same)]
+    own, other = (cs.engine.examine(run, settings.rows, False) for run in runs)
+    whole = cs.embed(networks, data, views=asked.views)
     accuracy = scored(whole)["encoder"]
     return {
         "own": unlabelled(own, networks, asked),
@@ -260,9 +247,8 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """A piece for each data set, strength and seed."""
     found: dict[str, Any] = {}
     for name in (*settings.propose, *settings.held_out):
-        with opened(name) as there:
-            if there is None:
-                continue
+        if opened(name) is None:
+            continue
         found[name] = [
             [
                 keep(

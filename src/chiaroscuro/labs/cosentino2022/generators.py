@@ -29,7 +29,7 @@ from torch import Tensor
 
 import chiaroscuro as cs
 from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
-from chiaroscuro.labs.cosentino2022.annihilated import by_squares
+from chiaroscuro.labs.cosentino2022.annihilated import by_squares, mirrored
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -192,24 +192,20 @@ def learnt(settings: Settings, G: Tensor, angle: float, seed: int) -> dict[str, 
     draw = torch.Generator().manual_seed(seed)
     d = settings.d_enc
     normal = lambda *shape: torch.randn(*shape, dtype=torch.float64, generator=draw)
-    W = (normal(settings.d_proj, d) / d**0.5).requires_grad_()
+    W = normal(settings.d_proj, d) / d**0.5
     turn = cs.views.LieAction(G, scale=angle, law="uniform") if len(G) else None
     moved = (G.abs().sum(dim=(0, 2)) > 0).double()
     mirror = 1 - 2 * moved
     objective = cs.InfoNCE(cs.Cosine(tau=1 / settings.beta), cs.AllButPair())
-    optimiser = torch.optim.Adam([W], lr=settings.lr)
-    falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.steps)
-    for step in range(settings.steps):
+
+    def pair(step: int) -> tuple[Tensor, Tensor]:
         x = normal(settings.batch, d)
-        h1, h2 = x, x
-        if turn is not None:
-            h1, h2 = (turn(x, range(len(x)), seed, step, view)[0] for view in (0, 1))
-        loss = objective(h1 @ W.T, h2 @ W.T) + objective((h1 * mirror) @ W.T, (h2 * mirror) @ W.T)
-        optimiser.zero_grad()
-        (loss / 2).backward()
-        optimiser.step()
-        falling.step()
-    W = W.detach()
+        if turn is None:
+            return x, x
+        h1, h2 = (turn(x, range(len(x)), seed, step, view)[0] for view in (0, 1))
+        return h1, h2
+
+    W = mirrored(W, torch.diag(mirror), objective, pair, settings.steps, settings.lr)
     span = int(moved.sum())
     planes = torch.eye(d, dtype=torch.float64)[moved > 0]
     return {

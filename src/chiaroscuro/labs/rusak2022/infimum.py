@@ -35,6 +35,7 @@ from torch import Tensor, nn
 import chiaroscuro as cs
 from chiaroscuro.labs import Erratum, Keep, Stated, at_once, style
 from chiaroscuro.labs.rusak2022 import layers
+from chiaroscuro.labs.trained import fitted
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -209,7 +210,6 @@ def frame(settings: Settings, seed: int) -> dict[str, Any]:
     centres = 3 * torch.randn(K, d, generator=draw)
     torch.manual_seed(seed)
     f = cs.models.MLP(d, settings.d_etf, depth=3, width=64, init="orthogonal")
-    adam = torch.optim.Adam(f.parameters(), lr=settings.lr)
     loss_of = cs.InfoNCE(cs.Cosine(tau=settings.tau_sphere), cs.SameView(), anchors="first")
 
     def batch(n: int) -> tuple[Tensor, list[Tensor]]:
@@ -217,11 +217,8 @@ def frame(settings: Settings, seed: int) -> dict[str, Any]:
         noise = settings.noise * torch.randn(2, n, d, generator=draw)
         return labels, [centres[labels] + each for each in noise]
 
-    for _ in range(settings.steps_etf):
-        _, (x1, x2) = batch(settings.batch)
-        adam.zero_grad()
-        loss_of(f(x1), f(x2)).backward()
-        adam.step()
+    pair = lambda step: batch(settings.batch)[1]
+    fitted(f, loss_of, pair, settings.steps_etf, settings.lr, falling=False)
     labels, (x, _) = batch(2000)
     with torch.no_grad():
         u = f(x)

@@ -26,6 +26,7 @@ as the paper does not say that it is.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ from torch import Tensor, nn
 
 import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Stated, at_once, style
+from chiaroscuro.labs.trained import fitted
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run", "trained"]
 
@@ -197,16 +199,12 @@ def trained(settings: Any, space: str, norm: bool, level: str, seed: int) -> tup
     """An encoder trained on fresh pairs of a process, and the process."""
     source = process(settings, space, seed)
     loss_of, f = objective(settings, norm, level), encoder(settings, seed)
-    adam = torch.optim.Adam(f.parameters(), lr=settings.lr)
-    falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, max(1, settings.steps))
-    for step in range(settings.steps):
-        x1, x2 = tensors(source.sample(settings.batch, seed=1 + step + 1_000_003 * seed))
-        loss = loss_of(*f(torch.cat([x1, x2])).chunk(2))
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-        falling.step()
-    return f, source
+    return fitted(f, loss_of, pairs(settings, source, seed), settings.steps, settings.lr), source
+
+
+def pairs(settings: Any, source: Any, seed: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+    """The fresh pairs of each step."""
+    return lambda step: tensors(source.sample(settings.batch, seed=1 + step + 1_000_003 * seed))
 
 
 def layers(f: Any, x: Tensor) -> dict[str, np.ndarray]:

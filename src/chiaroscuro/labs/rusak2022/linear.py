@@ -37,6 +37,7 @@ from torch import Tensor
 
 import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Remark, Stated, at_once, style
+from chiaroscuro.labs.trained import fitted, linear
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -176,17 +177,15 @@ def trained(settings: Settings, case: Case, seed: int) -> dict:
     kernel = cs.Lp(p=2, tau=tau) if space == "box" else cs.Cosine(tau=tau)
     loss_of = cs.InfoNCE(kernel, cs.SameView(), anchors="first")
     draw = torch.Generator().manual_seed(seed)
-    W = torch.linalg.qr(torch.randn(settings.d, settings.d, generator=draw))[0].requires_grad_()
-    adam = torch.optim.Adam([W], lr=settings.lr)
-    falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, settings.steps)
-    for step in range(settings.steps):
-        pairs = source.sample(settings.batch, seed=step + 1_000_003 * seed)
-        x1, x2 = (torch.from_numpy(x).float() for x in (pairs.x1, pairs.x2))
-        adam.zero_grad()
-        loss_of(x1 @ W.T, x2 @ W.T).backward()
-        adam.step()
-        falling.step()
-    return {"content": content, "ratio": ratio, **measured(settings, W.detach(), source, taus)}
+    f = linear(torch.linalg.qr(torch.randn(settings.d, settings.d, generator=draw))[0])
+
+    def pair(step: int) -> list[Tensor]:
+        drawn = source.sample(settings.batch, seed=step + 1_000_003 * seed)
+        return [torch.from_numpy(x).float() for x in (drawn.x1, drawn.x2)]
+
+    fitted(f, loss_of, pair, settings.steps, settings.lr)
+    W = f.weight.detach()
+    return {"content": content, "ratio": ratio, **measured(settings, W, source, taus)}
 
 
 def measured(settings: Settings, W: Tensor, source: Any, taus: list[float]) -> dict[str, Any]:

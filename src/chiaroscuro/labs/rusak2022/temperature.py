@@ -23,6 +23,7 @@ import torch
 import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Stated, at_once, style
 from chiaroscuro.labs.rusak2022 import layers
+from chiaroscuro.labs.trained import fitted
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -118,16 +119,7 @@ def one(settings: Settings, space: str, kind: str, seed: int) -> dict[str, Any]:
     norm = space == "sphere"
     source = layers.process(settings, space, seed)
     loss_of, f = objective(settings, kind, norm), layers.encoder(settings, seed)
-    adam = torch.optim.Adam([*f.parameters(), *loss_of.parameters()], lr=settings.lr)
-    falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, settings.steps)
-    for step in range(settings.steps):
-        x1, x2 = layers.tensors(source.sample(settings.batch, seed=1 + step + 1_000_003 * seed))
-        z1, z2 = f(torch.cat([x1, x2])).chunk(2)
-        adam.zero_grad()
-        loss_of(z1, z2).backward()
-        adam.step()
-        falling.step()
-        cs.objectives.adapt(loss_of, z1, z2)
+    fitted(f, loss_of, layers.pairs(settings, source, seed), settings.steps, settings.lr)
     found = layers.read(settings, f, source, norm)
     tau = loss_of.kernel.tau
     moving = isinstance(tau, torch.nn.Module)

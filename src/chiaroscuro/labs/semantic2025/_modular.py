@@ -57,6 +57,7 @@ class Learner:
     positions: bool = True
 
 
+# a loop of its own: K learners, each with its own decay, take one step of one optimiser together
 class Solver:
     """Adam on parameters (K, ...) stacked by learner, each learner with its own decay.
 

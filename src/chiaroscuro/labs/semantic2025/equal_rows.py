@@ -199,6 +199,7 @@ def minimised(
     h = start[: p.shape[1]].clone().requires_grad_()
     free = [h] if z is not None else [h, start[p.shape[1] :].clone().requires_grad_()]
     z = free[-1] if z is None else z
+    # no pairs are drawn: the expected loss itself, minimised to 1e-10 by a line search
     solver = torch.optim.LBFGS(
         free, max_iter=iterations, max_eval=2 * iterations, history_size=50,
         tolerance_grad=1e-10, tolerance_change=1e-18, line_search_fn="strong_wolfe",

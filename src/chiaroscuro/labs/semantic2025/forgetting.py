@@ -113,6 +113,7 @@ def grid(settings: Settings) -> list[tuple[float, float, int]]:
 
 
 # ---- the experiments ----
+# loops of their own: what the decay of the optimiser does to weights is the subject here
 
 
 def symbols(settings: Settings) -> list[dict[str, Any]]:

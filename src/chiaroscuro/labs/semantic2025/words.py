@@ -220,35 +220,41 @@ def trained(settings: Settings, seed: int, place: Path) -> dict[str, Any]:
             padding=cs.data.corpus.PADDING,
         )  # fmt: skip
         head = torch.nn.Linear(settings.d, settings.d)
-    parameters = [*table.parameters(), *encoder.parameters(), *head.parameters()]
+    networks = cs.engine.Networks([table, torch.nn.Sequential(encoder, head)])
     solver = torch.optim.AdamW(
-        parameters, lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+        networks.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
     )
     objective = cs.InfoNCE(cs.Dot(tau=1.0), cs.OtherView(), anchors="first")
-    marks = np.linspace(0, settings.steps, settings.looks + 1).round().astype(int).tolist()
-    curve: dict[str, Any] = {"step": marks, "loss": [], **{sort: [] for sort in SORTS}}
-    recent: list[float] = []
+    curve: dict[str, Any] = {"step": [], "loss": [], **{sort: [] for sort in SORTS}}
+    every = settings.steps // settings.looks
+
+    def look(step: int, loss: float | None) -> None:
+        h = table.weight.detach().numpy().astype(np.float64)
+        for sort in SORTS:
+            curve[sort].append(float(lengths(h, data["pairs"][sort]).mean()))
+        curve["step"].append(step)
+        curve["loss"].append(loss)
+
+    def pair(step: int) -> list[torch.Tensor]:
+        drawn = corpus.draw(
+            settings.batch, settings.length, settings.power, seed, step * settings.batch
+        )
+        return [torch.from_numpy(x) for x in drawn]
+
+    look(0, None)
     began = time.process_time()
-    for step in range(settings.steps + 1):
-        if step in marks:
-            h = table.weight.detach().numpy().astype(np.float64)
-            for sort in SORTS:
-                curve[sort].append(float(lengths(h, data["pairs"][sort]).mean()))
-            curve["loss"].append(float(np.mean(recent)) if recent else None)
-            recent = []
-        if step < settings.steps:
-            words, contexts = corpus.draw(
-                settings.batch, settings.length, settings.power, seed, step * settings.batch
-            )
-            rate = settings.lr * min(1.0, (settings.steps - step) / (0.3 * settings.steps))
-            solver.param_groups[0]["lr"] = rate
-            loss = objective(
-                table(torch.from_numpy(words)), head(encoder(torch.from_numpy(contexts)))
-            )
-            solver.zero_grad()
-            loss.backward()
-            solver.step()
-            recent.append(float(loss.detach()))
+    cs.engine.fit(
+        networks,
+        objective,
+        map(pair, range(settings.steps)),
+        solver,
+        lambda step: min(1.0, (settings.steps - step) / (0.3 * settings.steps)),
+        epochs=settings.steps // every,
+        steps_per_epoch=every,
+        options=cs.engine.FitOptions(device="cpu"),
+        callbacks=[lambda moment: look(moment.step, moment.loss)],
+    )
+    h = table.weight.detach().numpy().astype(np.float64)
     seconds = time.process_time() - began
     return {"curve": curve, "seconds": seconds, "examples": data["examples"], **ends(h, data)}
 
