@@ -41,6 +41,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "finetuning": (
         BASE | {"data", "views", "models", "artifacts", "diagnostics", "engine", "exporting"}
     ),
+    "mining": {"errors", "artifacts", "data", "measures", "engine", "extras"},
     "report": {"errors", "spec", "artifacts", "measures"},
     "verbs": {"errors", "artifacts", "data", "diagnostics", "engine", "report", DOOR},
     "labs": {DOOR},

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         StudentT,
         Sum,
     )
+    from chiaroscuro.mining import mine
     from chiaroscuro.objectives import (
         BYOL,
         DINO,
@@ -147,6 +148,7 @@ __all__ = [
     "kernels",
     "labs",
     "load_pretrained",
+    "mine",
     "models",
     "objectives",
     "pairwise",
@@ -178,6 +180,7 @@ _HOME = {
     "verbs": "compare diagnose evaluate report",
     "exporting": "export load_pretrained save_pretrained",
     "finetuning": "finetune",
+    "mining": "mine",
 }
 _ALGEBRA = ("kernels", "pairwise", "objectives")
 _ROOMS = {

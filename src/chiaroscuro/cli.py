@@ -316,6 +316,17 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     )
     _add_json(finetune)
 
+    mine = _verb(verbs, "mine", "Find hard negatives and write triples to train on", _mine)
+    mine.add_argument("run", metavar="RUN", help="run folder, whose encoders embed the data")
+    mine.add_argument("--data", metavar="SPEC", help="pairs, or labelled data (those of the run)")
+    mine.add_argument("--out", metavar="FILE.npz", required=True, help="triples to write")
+    mine.add_argument("--negatives", metavar="N", type=int, default=1, help="of each sample (1)")
+    mine.add_argument("--skip", metavar="N", type=int, default=0, help="nearest to pass over (0)")
+    mine.add_argument(
+        "--margin", metavar="F", type=float, default=0.05, help="from the positive (0.05)"
+    )
+    mine.add_argument("--index", default="exact", metavar="exact|faiss", help="how to search")
+
     view = _verb(verbs, "view", "Serve the report page live, on this machine only", _view)
     view.add_argument("folder", metavar="DIR", nargs="?", default=".", help="folder of runs (.)")
     view.add_argument("--port", metavar="N", type=int, default=0, help="port (a free one)")
@@ -679,6 +690,18 @@ def _finetune(call: argparse.Namespace) -> int:
     )
     print(json.dumps(found.json(), indent=2) if call.json else found)
     print(f"finetune: {found.folder}", file=sys.stderr)
+    return 0
+
+
+def _mine(call: argparse.Namespace) -> int:
+    from chiaroscuro.mining import mine, save_triples
+
+    made = mine(
+        call.run, call.data, call.negatives, skip=call.skip, margin=call.margin, index=call.index
+    )
+    save_triples(made, call.out)
+    print(f"triples: {call.out}")
+    print(f"{made.name}, {call.negatives} negatives each", file=sys.stderr)
     return 0
 
 

@@ -14,7 +14,7 @@ from chiaroscuro.data.arrays import from_arrays, read_arrays
 from chiaroscuro.data.cifar import read_cifar
 from chiaroscuro.data.corpus import Corpus, Synonyms, read_corpus, read_synonyms
 from chiaroscuro.data.counter import uniforms, words
-from chiaroscuro.data.dataset import SPLITS, Column, Dataset, Skipped, Source
+from chiaroscuro.data.dataset import NEGATIVES, SPLITS, Column, Dataset, Skipped, Source
 from chiaroscuro.data.digits import WanderingDigits
 from chiaroscuro.data.download import OFFICIAL, get
 from chiaroscuro.data.emoji import read_emoji
@@ -54,6 +54,7 @@ from chiaroscuro.data.tinyimagenet import read_tiny_imagenet
 from chiaroscuro.data.tokenizers import Tokenizer
 
 __all__ = [
+    "NEGATIVES",
     "OFFICIAL",
     "SECOND",
     "SPLITS",

@@ -19,6 +19,7 @@ from chiaroscuro.display import html_table
 from chiaroscuro.errors import InputError, need
 
 __all__ = [
+    "NEGATIVES",
     "SECOND",
     "SPLITS",
     "Column",
@@ -37,6 +38,9 @@ DESCRIPTIVE = ("labels", "coarse_labels", "factors", "ids", "split", "groups")
 
 SECOND = "second_view"
 """The column of the other side of pairs that came ready."""
+
+NEGATIVES = "negatives"
+"""The column of hard negatives, (n, k, ...): k of each row, of the kind of the other side."""
 
 ONE_DIMENSIONAL = ("x", "texts", "captions", SECOND)
 """Inputs that may have one value a row; any other column with one value a row is a note."""
@@ -223,7 +227,7 @@ class Dataset:
         return tuple(
             name
             for name, column in self.columns.items()
-            if name not in DESCRIPTIVE
+            if name not in (*DESCRIPTIVE, NEGATIVES)
             and (name in ONE_DIMENSIONAL or getattr(column, "ndim", 2) > 1)
         )
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from chiaroscuro.data import SECOND, Dataset, Tokenizer, holds_files, open_data
+from chiaroscuro.data import NEGATIVES, SECOND, Dataset, Tokenizer, holds_files, open_data
 from chiaroscuro.engine.sample_transform import SampleTransform, ViewPair, as_view
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
@@ -160,6 +160,31 @@ class Pairs:
             batch = shared or self.data.draw(indices, seed=self.seed, epoch=epoch, view=crop)
             made.append(self._view(batch, epoch, 0, crop)[0])
         return made
+
+    def negatives(self, indices: NDArray[np.int64], epoch: int) -> Tensor | None:
+        """Return the hard negatives of these samples, k rows for each; None where there are none.
+
+        They are seen through the view of the second side, each with a chance of its own.
+        """
+        if NEGATIVES not in self.data.columns:
+            return None
+        batch = self.data[indices]
+        values, row = batch[NEGATIVES], batch["row"]
+        made = []
+        for place in range(values.shape[1]):
+            one = {SECOND: np.ascontiguousarray(values[:, place]), "row": row}
+            x = _raw(self.data, one, (SECOND,), False, self.second, side=1)
+            if self.second is not None:
+                x = self.second(x, row, self.seed, epoch, 2 + place)[0]
+            made.append(x)
+        if isinstance(made[0], list):
+            joined: Any = [text for texts in zip(*made, strict=True) for text in texts]
+            return _ready(self.data, joined)
+        wide = max(x.shape[1] for x in made)
+        if made[0].ndim == 2 and any(x.shape[1] < wide for x in made):  # tokens of other lengths
+            made = [torch.nn.functional.pad(x, (0, wide - x.shape[1])) for x in made]
+        stacked = torch.stack(made, dim=1)
+        return _ready(self.data, stacked.flatten(0, 1))
 
     def parameters(self, indices: NDArray[np.int64], epoch: int) -> tuple[NDArray[Any], ...] | None:
         """What made the two views of these samples, as structured arrays; None where nothing is

@@ -50,6 +50,7 @@ __all__ = [
     "barrier",
     "distributed_loss",
     "gather_alike",
+    "gather_candidates",
     "gather_rows",
     "in_parallel",
     "is_first",
@@ -718,6 +719,28 @@ def gather_rows(t: Tensor, group: Group = None) -> Tensor:
     alike("gather_rows(t)", "the size of a row", widths, whole_number)
     alike("gather_rows(t)", "the dtype", dtypes, dtype_name)
     return _gathered(t, [int(n) for n in counts], group)
+
+
+def gather_candidates(z: Tensor, group: Group = None) -> Tensor:
+    """Return the rows of all ranks with their gradient: what all ranks ask of a row is added up.
+
+    For the `queue` of `distributed_loss` where it learns too, such as hard negatives. All ranks
+    have to call this, and `backward` as well.
+
+    Args:
+        z: this rank's rows, (n_r, d); each rank may bring another number of them.
+        group: a process group; the default one if None.
+
+    Example:
+        >>> gather_candidates(torch.ones(2, 3)).shape
+        torch.Size([2, 3])
+    """
+    if world_size(group) == 1:
+        return z
+    everyone = gather_rows(z, group)
+    counts = [int(n) for n in gather_rows(torch.tensor([len(z)]), group)]
+    z = z if z.requires_grad or not torch.is_grad_enabled() else z.detach().requires_grad_()
+    return _Gather.apply(z, everyone, counts, False, group)[0]
 
 
 def in_parallel(module: nn.Module) -> nn.Module:

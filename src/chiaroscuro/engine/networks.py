@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.data import SECOND, Dataset, Tokenizer
-from chiaroscuro.engine.crops import Crops, views_of
+from chiaroscuro.engine.crops import Crops, Triples, views_of
 from chiaroscuro.engine.settings import NetworkSettings, model_names, require_notation
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.models import Model, Projector, Prototypes
@@ -77,7 +77,7 @@ class Networks(nn.Module):
             x1: the first view.
             x2: the second, or `Crops`: the second and all further ones, of any sizes that the
                 encoder takes; those of one size go through it in one batch, and all through the
-                projector.
+                projector. Or `Triples`: the second and hard negatives, which belong to its side.
             side: of a single view.
             projections: return a pair of tuples instead: what the predictor makes of each view,
                 and the projections it was made of.
@@ -85,6 +85,9 @@ class Networks(nn.Module):
         if x2 is None:
             z = self.project(self.encode(x1, side), side)
             return self.predict(z)
+        if isinstance(x2, Triples):
+            z1, z2 = self(x1, x2[0])
+            return z1, Triples([z2, self(x2[1], side=1)])
         views = views_of(x1, x2)
         if isinstance(x2, Crops):
             need(

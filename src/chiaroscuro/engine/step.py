@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from chiaroscuro.engine.caching import cached_backward
-from chiaroscuro.engine.crops import Crops, views_of
+from chiaroscuro.engine.crops import Crops, Triples, views_of
 from chiaroscuro.engine.distributed import (
     Spread,
     average_gradients,
     gather_alike,
+    gather_candidates,
     gather_rows,
     on_any_rank,
     share_buffers,
@@ -33,7 +34,7 @@ from chiaroscuro.engine.options import FitOptions
 from chiaroscuro.engine.schedules import towards_one
 from chiaroscuro.engine.state import State, device_of, diverged
 from chiaroscuro.engine.stream import PairBatch
-from chiaroscuro.errors import InputError
+from chiaroscuro.errors import InputError, need
 from chiaroscuro.objectives import adapt, adapts
 
 __all__ = ["read_losses", "take_step"]
@@ -99,14 +100,22 @@ def read_losses(state: State, losses: list[Tensor]) -> list[float]:
 def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions) -> Tensor:
     """The loss of the whole batch, its gradients left in the parameters."""
     x1, x2, y = batch
+    triples = isinstance(x2, Triples)
+    need(
+        not triples or (state.target is None and not options.own_target),
+        "Hard negatives need both sides to learn; received a training with a target: a slow copy "
+        "(`network.momentum`) or the network itself (`network.own_target`).",
+    )
+    seen = _of_triples if triples else _pair_or_crops
     if options.micro_batch:
         views = views_of(x1, x2)
+        second = (1, 2) if triples else (1,)
         sides = [
-            functools.partial(networks, side=1 if view == 1 else 0) for view in range(len(views))
+            functools.partial(networks, side=int(view in second)) for view in range(len(views))
         ]
         share_buffers(state.networks)
         with _precision(options):
-            see = lambda *z: _pair_or_crops(state, z, y)
+            see = lambda *z: seen(state, z, y)
             scale = 1.0 if state.scaler is None else state.scaler.scale
             value = cached_backward(sides, views, see, options.micro_batch, scale)
         average_gradients(state.networks.parameters())
@@ -115,7 +124,7 @@ def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions
             if state.target is None and not options.own_target:
                 with _explained(state, x1, x2):
                     z = networks(x1, x2)
-                value = _pair_or_crops(state, views_of(*z), y)
+                value = seen(state, views_of(*z), y)
             else:
                 value = _against_target(state, networks, batch, options)
         (value if state.scaler is None else state.scaler.scale(value)).backward()
@@ -127,6 +136,20 @@ def _pair_or_crops(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tenso
     if len(z) > 2:
         return _of_crops(state, z, z[:2], y)
     spread = _loss(state, z[0], z[1], y)
+    _adapt(state, [spread], z[:1], z[1:2])
+    return spread.loss
+
+
+def _of_triples(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tensor:
+    """The loss of pairs whose candidates are the hard negatives of all anchors as well."""
+    need(
+        "queue" in state.objective.takes,
+        lambda: (
+            "Hard negatives need an objective that takes further candidates, such as `InfoNCE`; "
+            f"received `{type(state.objective).__name__}`."
+        ),
+    )
+    spread = _loss(state, z[0], z[1], y, gather_candidates(z[2]))
     _adapt(state, [spread], z[:1], z[1:2])
     return spread.loss
 

@@ -26,15 +26,15 @@ from torch.utils.data import Dataset as TorchDataset
 
 from chiaroscuro.data import BlockOrder, Dataset, Order, open_data, order_of
 from chiaroscuro.engine.batches import Pairs, ViewPair, as_view
-from chiaroscuro.engine.crops import Crops, views_of
+from chiaroscuro.engine.crops import Crops, Triples, views_of
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["Iterated", "PairBatch", "Steps", "view_batches", "watched_workers"]
 
 PairBatch = tuple[Any, Any, Tensor | None]
-"""Two views of the same samples (the second may be `Crops`), and labels where the objective takes
-them."""
+"""Two views of the same samples (the second may be `Crops` or `Triples`), and labels where the
+objective takes them."""
 
 AHEAD = 2
 """Batches that each worker has ready."""
@@ -113,9 +113,20 @@ class Steps(TorchDataset):
         with _one_thread():
             x1, x2 = self.pairs(indices, epoch)
             more = self.pairs.crops(indices, epoch)
+            hard = self.pairs.negatives(indices, epoch)
         for x in (x1, x2, *more):
             self._require_finite(x, indices)
         y = None if self.labels is None else torch.from_numpy(self.labels[indices])
+        if hard is not None:
+            need(
+                not more and _is_finite(hard),
+                lambda: (
+                    "Training on triples needs two views and finite negatives; received "
+                    f"{2 + len(more)} views, and {int((~torch.isfinite(hard)).sum())} numbers of "
+                    "the negatives are NaN or infinite."
+                ),
+            )
+            return x1, Triples([x2, hard]), y
         return x1, Crops([x2, *more]) if more else x2, y
 
     def _require_finite(self, x: Any, indices: NDArray[np.int64]) -> None:

@@ -88,7 +88,7 @@ class SigLIP(Objective):
         if not pieces:
             return logsigmoid(own), torch.zeros_like(own)
         both = torch.cat([z1, z2])
-        return logsigmoid(own), recomputed(block, len(pieces), both, self.parameters())
+        return logsigmoid(own), recomputed(block, len(pieces), both, self)
 
     def _left_out(self, batch: Batch, rows: slice) -> Tensor:
         """Whether a column is the row's positive, or of its group."""

@@ -122,7 +122,7 @@ def _by_blocks_of_classes(kernel: Kernel, z: Tensor, y: Tensor, positives: Tenso
             means.append((log_k * _alike(y, rows, columns)).sum(dim=1))
         return torch.stack(means).sum(dim=0) * weights[rows]
 
-    each = recomputed(block, len(blocks), z[order], kernel.parameters())
+    each = recomputed(block, len(blocks), z[order], kernel)
     return torch.empty_like(each).index_copy(0, order, each)
 
 
@@ -135,7 +135,7 @@ def _by_blocks(kernel: Kernel, z: Tensor, y: Tensor) -> Tensor:
         alike = _alike(y, rows, slice(0, len(z)))
         return (kernel.log(z[rows], z) * alike).sum(dim=1) / alike.sum(dim=1)
 
-    return recomputed(block, -(-len(z) // step), z, kernel.parameters())
+    return recomputed(block, -(-len(z) // step), z, kernel)
 
 
 def _alike(y: Tensor, rows: slice, columns: slice) -> Tensor:

@@ -7,12 +7,13 @@ the backward pass instead of being kept. The tiles of `log_sum_exp` are faster o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from chiaroscuro.kernels import Kernel
 from chiaroscuro.numerics import full_precision, transformed
@@ -48,7 +49,7 @@ def by_blocks(
     else:
         pieces = _pieces(z, layout)
         block = lambda k, z: _sums(kernel, z, layout, groups, *pieces[k])
-        sums = recomputed(block, len(pieces), z, kernel.parameters()).view(layout.anchors, -1)
+        sums = recomputed(block, len(pieces), z, kernel).view(layout.anchors, -1)
     if layout.positive and layout.views == 2:
         empty = others + layout.queue == 0
         sums = pairs.expand(layout.anchors, -1) if empty else torch.logaddexp(sums, pairs)
@@ -57,19 +58,45 @@ def by_blocks(
 
 
 def recomputed(
-    block: Callable[[int, Tensor], Tensor], count: int, z: Tensor, parameters: Iterable[Tensor]
+    block: Callable[[int, Tensor], Tensor], count: int, z: Tensor, module: nn.Module
 ) -> Tensor:
     """block(0, z), block(1, z), ... in a row, each computed again in the backward pass.
 
     Args:
-        block: one-dimensional result number k; may also depend on the parameters.
+        block: one-dimensional result number k; may also depend on the module's parameters.
         count: how many there are.
         z: what they depend on.
-        parameters: what else is to receive a gradient.
+        module: whose parameters are to receive a gradient too. Where others stand in their place,
+            as inside `torch.func.functional_call`, they stand there in the backward pass as well.
     """
     if transformed():
         return torch.cat([block(k, z) for k in range(count)])
-    return _Recomputed.apply(block, count, z, *parameters)
+    named = dict(module.named_parameters())
+    again = _Again(block, module, tuple(named))
+    return _Recomputed.apply(again, count, z, *named.values())
+
+
+@dataclass(frozen=True, eq=False)
+class _Again:
+    """A block of a module whose parameters may be others when it is computed again."""
+
+    block: Callable[[int, Tensor], Tensor]
+    module: nn.Module
+    names: tuple[str, ...]
+
+    def __call__(self, k: int, z: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+        places = [
+            (self.module.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2])
+            for name in self.names
+        ]
+        before = [owner._parameters[leaf] for owner, leaf in places]
+        try:
+            for (owner, leaf), tensor in zip(places, parameters, strict=True):
+                owner._parameters[leaf] = tensor  # type: ignore[assignment]
+            return self.block(k, z)
+        finally:
+            for (owner, leaf), kept in zip(places, before, strict=True):
+                owner._parameters[leaf] = kept
 
 
 class _Recomputed(torch.autograd.Function):
@@ -78,7 +105,7 @@ class _Recomputed(torch.autograd.Function):
         ctx.block = block
         ctx.save_for_backward(z, *parameters)
         with full_precision(z.device):
-            results = [block(k, z) for k in range(count)]
+            results = [block(k, z, parameters) for k in range(count)]
         ctx.sizes = [len(result) for result in results]
         return torch.cat(results)
 
@@ -93,7 +120,7 @@ class _Recomputed(torch.autograd.Function):
         with torch.enable_grad(), full_precision(z.device):
             for k, g in enumerate(grads[0].split(ctx.sizes)):
                 found = torch.autograd.grad(
-                    ctx.block(k, z), wanted, g, create_graph=graph, allow_unused=True
+                    ctx.block(k, z, parameters), wanted, g, create_graph=graph, allow_unused=True
                 )
                 totals = [
                     new if old is None else old if new is None else old + new
