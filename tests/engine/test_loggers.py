@@ -137,13 +137,13 @@ def test_wandb_stays_on_the_machine(tmp_path, sets, monkeypatch):
 
 @pytest.mark.extra("mlflow")
 def test_mlflow_holds_the_settings_and_the_history(tmp_path, sets, monkeypatch):
-    """A file on this machine, unless MLFLOW_TRACKING_URI says otherwise; a resumed run goes on."""
+    """A database on this machine, unless MLFLOW_TRACKING_URI says otherwise; a resumed run goes on."""
     import mlflow
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     out = tmp_path / "run"
     train(read_settings("simclr", [*sets, "epochs=1"]), out, [MLflow("mine", name="one")])
-    client = mlflow.MlflowClient((out / "mlruns").as_uri())
+    client = mlflow.MlflowClient(f"sqlite:///{out / 'mlflow.db'}")
     (experiment,) = (e for e in client.search_experiments() if e.name == "mine")
     (first,) = client.search_runs([experiment.experiment_id])
     assert first.info.run_name == "one"

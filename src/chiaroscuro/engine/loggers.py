@@ -104,13 +104,14 @@ class WandB(Logger):
 class MLflow(Logger):
     """Log to an experiment of MLflow: `pip install 'chiaroscuro[mlflow]'`.
 
-    Files in the run folder, unless the environment variable MLFLOW_TRACKING_URI names a server. A
-    resumed training goes on in the same run there.
+    A database in the run folder, which `mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db`
+    shows, unless the environment variable MLFLOW_TRACKING_URI names a server. A resumed training
+    goes on in the same run there.
 
     Args:
         experiment: the run's experiment there.
         name: of the run; None is that of the run folder.
-        folder: of its files; None is `mlruns` in the run folder.
+        folder: of its database, `mlflow.db`, and its files; None is the run folder.
     """
 
     def __init__(
@@ -125,10 +126,16 @@ class MLflow(Logger):
         self.run_id = ""
 
     def begin(self, run: Run, step: int) -> None:
-        files = Path(self.folder or run.folder / "mlruns").resolve().as_uri()
-        self.client = self.library.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", files))
+        folder = Path(self.folder or run.folder).resolve()
+        own = f"sqlite:///{folder / 'mlflow.db'}"  # a store of plain files is no longer served
+        self.client = self.library.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", own))
         known = self.client.get_experiment_by_name(self.experiment)
-        place = known.experiment_id if known else self.client.create_experiment(self.experiment)
+        files = None if "MLFLOW_TRACKING_URI" in os.environ else (folder / "mlruns").as_uri()
+        place = (
+            known.experiment_id
+            if known
+            else self.client.create_experiment(self.experiment, artifact_location=files)
+        )
         same = f"tags.chiaroscuro_run = '{run.folder.resolve()}'"
         earlier = self.client.search_runs([place], same) if step > 1 else []
         if earlier:
