@@ -4,9 +4,9 @@
     ... --seconds 5 --seeds 0 --rows 600 --only simclr dino      a look
     ... --threads 1                                              beside other work
 
-Each method is its preset with the same encoder, data, size of images, batch and optimiser (AdamW); its
-objective, head, target, crops and momentum are its own. The rate is one of RATES, chosen with seed 0
-on a fifth of the training side that this choice does not train on, a third of the seconds each, by
+Each method is its preset with the same encoder, data, size of images, batch and optimiser (AdamW);
+its objective, head, target, crops and momentum are its own. The rate is one of RATES, chosen with
+seed 0 on a fifth of the training side that this choice does not train on, a third of the seconds each, by
 kNN. The epochs are planned from the measured speed, so that the schedules end with the seconds;
 training stops after the epoch in which they are over. `raw pixels` and `untrained` are the controls.
 Reported is the encoder's h on the held-out images: weighted kNN (k = 20) and the ridge probe. Images
