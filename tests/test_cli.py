@@ -257,7 +257,7 @@ def test_pictures_and_texts_are_retrieved(capsys, tmp_path):
         assert not np.array_equal(arrays["prompt_z"], arrays["untrained_prompt_z"])
     status, out, _ = run(capsys, "evaluate", file)
     assert status == 0
-    assert "text to picture, 20 held-out pairs" in out
+    assert "text to image, 20 held-out pairs" in out
     assert run(capsys, "evaluate", file, "--template", "{}")[0] == 2
     assert run(capsys, "evaluate", folder, "--template", "dots")[0] == 2
 

@@ -93,13 +93,13 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def shows_photographs(figure: Figure) -> bool:
-    """Whether a picture in the figure brings colours of its own, three numbers a pixel."""
+    """Whether an image in the figure brings colours of its own, three numbers a pixel."""
     pictures = [image.get_array() for axis in figure.axes for image in axis.images]
     return any(pixels is not None and pixels.ndim == 3 for pixels in pictures)
 
 
 def few_colours(picture: Any) -> Any:
-    """The picture in tints of our own colours and greys, no matter how few pixels have them."""
+    """The image in tints of our own colours and greys, no matter how few pixels have them."""
     from PIL import Image
 
     palette = []

@@ -103,7 +103,7 @@ def test_no_pictures_at_all(tmp_path):
 def test_lines_without_an_index_go_in_order(tmp_path):
     np.savez(tmp_path / "a.npz", images=pictures(2))
     assert len(read_pairs(lines(tmp_path / "a.jsonl", [{"text": "x"}, {"text": "y"}]))) == 2
-    with pytest.raises(InputError, match=r"each of 2 pictures, .* it has 1 lines"):
+    with pytest.raises(InputError, match=r"each of 2 images, .* it has 1 lines"):
         read_pairs(lines(tmp_path / "a.jsonl", [{"text": "x"}]))
 
 
@@ -130,7 +130,7 @@ def test_texts_alone_need_no_pictures(tmp_path):
     assert set(data.inputs) == {"texts", "captions"}
     assert data[[0]]["captions"].tolist() == [("a cat", "one cat")]
     assert data.class_names == ("animal", "thing")
-    with pytest.raises(InputError, match="takes no pictures"):
+    with pytest.raises(InputError, match="takes no images"):
         read_pairs(path, "pictures.npz", pictures=False)
 
 

@@ -364,7 +364,7 @@ def test_pairs_without_labels_are_matched_alone():
     assert "n_train" not in found["protocol"]
     assert found["results"]["encoder"] == {}
     assert "layer_untrained_z1" in found["results"]["untrained"]["retrieval"]["missing"]
-    assert table(found).startswith("picture to text, 30 held-out pairs")
+    assert table(found).startswith("image to text, 30 held-out pairs")
     with pytest.raises(InputError, match="held-out `split`"):
         evaluate(with_pairs(named=False, split=None))
     with pytest.raises(InputError, match="held-out pairs, `split` 1; received 0"):

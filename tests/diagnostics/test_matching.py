@@ -131,11 +131,11 @@ def test_a_zero_row_is_level_with_everything():
 
 
 def test_what_does_not_fit_is_named():
-    with pytest.raises(InputError, match="received 3 pictures and 4 texts"):
+    with pytest.raises(InputError, match="received 3 images and 4 texts"):
         retrieval(torch.eye(3), torch.ones(4, 3))
     with pytest.raises(InputError, match="received 3 and 4"):
         retrieval(torch.eye(3), torch.eye(4))
-    with pytest.raises(InputError, match=r"owners up to 1, and 1 pictures without"):
+    with pytest.raises(InputError, match=r"owners up to 1, and 1 images without"):
         retrieval(torch.eye(3), torch.eye(3), [0, 1, 1])
     with pytest.raises(InputError, match=r"0 to 2.* owners up to 7"):
         retrieval(torch.eye(3), torch.ones(4, 3), [0, 1, 2, 7])

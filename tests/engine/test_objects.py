@@ -316,7 +316,7 @@ def test_images_and_texts_need_no_view_of_texts(tmp_path):
     assert cs.embed(opened).z2.shape == (16, 128)
     half = {"encoder": parts["encoder"], "second_encoder": "SequenceTransformer(258, 32, d=8)"}
     assert cs.train(SMALL, data=pairs, view="SimCLR(size=8)", **half).networks.encoders[1].d == 8
-    with pytest.raises(InputError, match=r"SimCLR. needs pictures.*give `view=`.*Jitter"):
+    with pytest.raises(InputError, match=r"SimCLR. needs images.*give `view=`.*Jitter"):
         cs.train(SMALL, data=rows(), encoder=net())
 
 

@@ -170,7 +170,7 @@ def test_captions_that_are_equal_are_one_node():
     assert dense(graph)[:3, 3:].tolist() == [[1, 1, 0], [0, 0, 1], [1, 1, 0]]
     one = graphs.from_captions([["x"], ["y"]])
     assert (dense(one) == dense(graphs.from_pairs([0, 1], [0, 1]))).all()
-    with pytest.raises(InputError, match="picture 1"):
+    with pytest.raises(InputError, match="image 1"):
         graphs.from_captions([["a"], []])
 
 

@@ -269,7 +269,7 @@ def test_a_box_outside_its_picture_is_refused(name, monkeypatch):
     rows["width"][2] = 5
     with pytest.raises(InputError, match="1 of 6"):
         make(name, policy, x, rows, monkeypatch)
-    with pytest.raises(InputError, match="5 rows and 6 pictures"):
+    with pytest.raises(InputError, match="5 rows and 6 images"):
         make(name, policy, x, rows[:5], monkeypatch)
     with pytest.raises(InputError, match=r"\(6, 3, 8, 8\).*\(6, 3, 9, 8\)"):
         render(policy, x, rows, out=torch.empty(6, 3, 9, 8))

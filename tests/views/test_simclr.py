@@ -43,7 +43,7 @@ def test_plain_is_a_view_of_strength_zero(side, antialias):
 
 def test_plain_without_normalisation_is_the_picture():
     torch.testing.assert_close(SimCLR(16).plain(images()), images().float() / 255)
-    with pytest.raises(InputError, match="one number per channel; received pictures of 1"):
+    with pytest.raises(InputError, match="one number per channel; received images of 1"):
         SimCLR(16, mean=(0.5,) * 3, std=(1.0,) * 3).plain(images(channels=1))
 
 

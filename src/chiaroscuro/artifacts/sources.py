@@ -194,7 +194,7 @@ def _named(name: str, found: Mapping[str, Any], names: Mapping[str, str], strict
         )
         ours[our], renamed[our] = left.pop(theirs), theirs
     own = [key for key in left if key in FIELDS or key.startswith(LAYER)]
-    # "text" and "image" may be words and pictures: a name is ours if the array can be that
+    # "text" and "image" may be words and images: a name is ours if the array can be that
     ours |= {key: left.pop(key) for key in own if key not in ("texts",) or left[key].ndim == 1}
     foreign = not set(ours) & set(_VECTORS)
     if foreign:

@@ -1,4 +1,4 @@
-"""Data: arrays, pictures, text and pairs behind one table, read in batches; and the order of
+"""Data: arrays, images, text and pairs behind one table, read in batches; and the order of
 samples.
 
 Example:

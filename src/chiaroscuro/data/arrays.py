@@ -97,7 +97,7 @@ def from_arrays(
 def read_arrays(path: str | Path) -> Dataset:
     """A data set from an `.npz` (see `from_arrays` for the names) or a bare `.npy`.
 
-    A bare `.npy` is `images` if it holds uint8 pictures and `x` otherwise; it is mapped, not read,
+    A bare `.npy` is `images` if it holds uint8 images and `x` otherwise; it is mapped, not read,
     so that a file larger than memory is no obstacle. Object arrays are refused: reading one would
     run whatever code its author wrote.
 

@@ -146,7 +146,7 @@ def _whole(path: Path, key: str, values: Any, n: int) -> NDArray[np.int64]:
         raise InputError(f"`{path}` needs `{key}` as a list of whole numbers.")
     need(
         len(values) == n,
-        lambda: f"`{path}` needs one of `{key}` for each of {n} pictures; it has {len(values)}.",
+        lambda: f"`{path}` needs one of `{key}` for each of {n} images; it has {len(values)}.",
     )
     need(
         all(0 <= value < 1000 for value in values),

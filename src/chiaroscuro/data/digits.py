@@ -1,7 +1,7 @@
-"""Wandering digits: real handwriting at a random place, turn, size and colour. The embedded data.
+"""Wandering digits: real handwriting at a random place, turn, size and colour. Bundled.
 
 1,797 handwritten digits of 8 x 8 pixels, which scikit-learn ships, are drawn
-into 32 x 32 colour pictures. The digit is the content; everything else is a nuisance whose value is
+into 32 x 32 colour images. The digit is the content; everything else is a nuisance whose value is
 recorded. Raw pixels say little about the digit, a human eye reads it at once, and two drawings of
 the same handwriting are a positive pair.
 """
@@ -34,7 +34,7 @@ GLYPH = 64  # pixels of the smooth enlargement: fine enough that its nearest pix
 GRID = 4  # control points of the clutter along each side: low frequencies only
 TINT = 0.75  # how far a colour leaves the grey of its lightness
 LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, as in ITU-R BT.601
-AT_ONCE = 256  # pictures rendered together: they fit the cache
+AT_ONCE = 256  # images rendered together: they fit the cache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class WanderingDigits:
     with p in [-1, 1]^2 and `ink` the enlarged handwriting. Sources are split before anything is
     drawn, stratified by digit: no handwriting is on both sides. (Who wrote which digit is not
     recorded, so a writer may be.) A drawing is a pure function of (seed, epoch, row, view) in
-    integer arithmetic: the same picture in any batch, worker and rank.
+    integer arithmetic: the same image in any batch, worker and rank.
 
     Relations:
         `draw(rows)` equals `draw` of each row on its own, to the bit.
@@ -61,8 +61,8 @@ class WanderingDigits:
         contrast: difference in lightness of ink and paper, uniform.
         lightness: how much of the room that the contrast leaves in [0, 1] is used to move both; 0
             keeps them centred.
-        light_on_dark: share of the pictures in which the ink is the lighter one.
-        clutter: largest strength of the smooth random colours of the paper; each picture has its
+        light_on_dark: share of the images in which the ink is the lighter one.
+        clutter: largest strength of the smooth random colours of the paper; each image has its
             own strength, uniform from 0.
         size: pixels of a side.
         renderings: drawings of each source in the fixed data set, train and test.
@@ -295,7 +295,7 @@ def _digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         if file.is_file():
             table = np.loadtxt(file, delimiter=",", dtype=np.int64)
             return table[:, :-1].reshape(-1, 8, 8).astype(np.float64), table[:, -1]
-    digits = bring("sklearn.datasets", "The embedded set of digits", "scikit-learn").load_digits()
+    digits = bring("sklearn.datasets", "The bundled digits", "scikit-learn").load_digits()
     return digits.images, digits.target.astype(np.int64)
 
 

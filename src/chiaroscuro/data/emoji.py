@@ -1,4 +1,4 @@
-"""Emoji: pictures with several captions each, split so that no base is on both sides."""
+"""Emoji: images with several captions each, split so that no base is on both sides."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def read_emoji(
 ) -> Dataset:
     """Emoji with their captions (the first is the original), their category, and a fixed split.
 
-    Half of the pictures are skin-tone variants of others: `groups` is the base of each, and the
+    Half of the images are skin-tone variants of others: `groups` is the base of each, and the
     split is by base. A fifth of the bases of each category is held out, chosen by a hash of the
     base's place in the file, the same on every machine. On the held-out side only the base itself
     is kept: five hands that differ in tone alone would make the first place a matter of luck. So
-    every held-out picture has its own original caption and no twin among the candidates.
+    every held-out image has its own original caption and no twin among the candidates.
 
     Args:
         path: the folder with `emoji.npz` and `emoji_captions.jsonl.gz`.
         vendor: "noto" or "twitter": whose drawings.
-        size: pictures are averaged over areas down to `size` x `size`; None leaves 64 x 64.
+        size: images are averaged over areas down to `size` x `size`; None leaves 64 x 64.
         variants: whether the training side keeps the skin-tone variants.
         held_out: "test", or "validation": the test bases are dropped and a fifth of the *training*
             bases is held out instead, so that settings can be chosen without a look at the test.

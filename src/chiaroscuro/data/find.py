@@ -81,10 +81,10 @@ class Available:
 def open_data(spec: Any) -> Dataset:
     """The data set that a text names.
 
-    A name: `digits` (embedded), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
+    A name: `digits` (bundled), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
     `emoji`, `modular_addition`, or the name of a file in the folder that `CHIARO_DATA` names,
     without its ending. A path: `.npz`, `.npy`, `.jsonl`, `.txt` (both also `.gz`), `.parquet`,
-    `.tar`, or a folder of pictures.
+    `.tar`, or a folder of images.
     A call, for what needs saying: `digits(shift=0.2)`, `folder('photos', size=64)`,
     `pairs('captions.jsonl', images='pictures.npz')`. In a call, `test=0.2` holds out that share of
     data that come without a split, by `with_split`: `arrays('mine.npz', test=0.2)`, and so
@@ -135,8 +135,8 @@ def is_data(text: str) -> bool:
 
 
 def available() -> list[Available]:
-    """Every data set that has a name on this machine, the embedded one first."""
-    found = [Available("digits", "embedded", "wandering digits: handwriting in colour, 32 x 32")]
+    """Every data set that has a name on this machine, the bundled one first."""
+    found = [Available("digits", "bundled", "wandering digits: handwriting in colour, 32 x 32")]
     for name in OFFICIAL:
         where = _official_folder(name)
         note = "" if where else f"`chiaro data get {name}` fetches it"
@@ -392,6 +392,6 @@ def _missing(text: str) -> str:
     nearest = f"; did you mean `{close[0]}`?" if close else "."
     return (
         f"`{text}` is not a data set known here{nearest} Known are {', '.join(names)}; or give a "
-        f"path to {', '.join(_FILES)} or a folder of pictures. Looked in "
+        f"path to {', '.join(_FILES)} or a folder of images. Looked in "
         f"{', '.join(f'`{place}`' for place in places())}."
     )

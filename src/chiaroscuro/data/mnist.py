@@ -35,7 +35,7 @@ _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 def read_mnist(path: str | Path, fashion: bool = False) -> Dataset:
-    """The four IDX files of a folder: 28 x 28 grey pictures, repeated to three channels when read.
+    """The four IDX files of a folder: 28 x 28 grey images, repeated to three channels when read.
 
     Args:
         path: the folder.
@@ -48,7 +48,7 @@ def read_mnist(path: str | Path, fashion: bool = False) -> Dataset:
         need(
             images.ndim == 3 and images.dtype == np.uint8 and labels.shape == images.shape[:1],
             lambda side=side, images=images, labels=labels: (
-                f"`{root}` needs one label for each {side} picture; it has pictures of shape "
+                f"`{root}` needs one label for each {side} image; it has images of shape "
                 f"{images.shape} and labels of shape {labels.shape}."
             ),
         )

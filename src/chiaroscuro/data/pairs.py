@@ -1,4 +1,4 @@
-"""Pictures with one or several texts each: one JSON object a line, pictures beside or in an npz."""
+"""Images with one or several texts each: one JSON object a line, images beside or in an npz."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def read_pairs(
     together (`base_id` in the npz or in a line, or `group`) become `groups`: a split keeps them on
     one side. A `category` or `class`, if every line has one, becomes `labels`.
 
-    A line whose picture is missing or broken is skipped and listed; a line that is no JSON object
+    A line whose image is missing or broken is skipped and listed; a line that is no JSON object
     or has no text stops the reading, with its number.
 
     Args:
         path: `.jsonl` or `.jsonl.gz`.
-        images: the npz that holds the pictures; found by itself if it lies beside the file under
+        images: the npz that holds the images; found by itself if it lies beside the file under
             the beginning of its name (`emoji.npz` for `emoji_captions.jsonl.gz`).
         key: which array of the npz.
-        size: bring pictures from files to `size` x `size`.
-        cache: keep pictures from files in memory.
+        size: bring images from files to `size` x `size`.
+        cache: keep images from files in memory.
         test: share of the held-out side of a split, as `with_split` makes it; None makes none.
         pictures: False takes the texts alone: sentences, each with its rewrites.
         outside: allow lines to name images outside the folder of the file.
@@ -84,7 +84,7 @@ def read_pairs(
     groups = _shared([record for _, record in records], GROUP_KEYS)
     image_key = next((k for k in IMAGE_KEYS if k in records[0][1]), None)
     if not pictures:
-        need(images is None, "`pairs(pictures=False)` takes no pictures; `images` names some.")
+        need(images is None, "`pairs(pictures=False)` takes no images; `images` names some.")
     elif images is None and image_key is not None:
         files = _Named(path.parent, [_file(path, n, r, image_key) for n, r in records], outside)
         names = [f"line {n}: {file}" for (n, _), file in zip(records, files.names, strict=True)]
@@ -200,7 +200,7 @@ def _archive(path: Path, images: str | Path | None) -> Path:
         if candidate.is_file():
             return candidate
     raise InputError(
-        f"`{path}` names no pictures: its lines have none of "
+        f"`{path}` names no images: its lines have none of "
         f"{', '.join(f'`{key}`' for key in IMAGE_KEYS[:3])}, and beside it there is no "
         f"{' or '.join(f'`{one.name}`' for one in tried)}. Pass `images`."
     )
@@ -212,7 +212,7 @@ def _places(path: Path, records: list[tuple[int, dict[str, Any]]], n: int) -> ND
         need(
             len(records) == n,
             lambda: (
-                f"`{path}` needs one line for each of {n} pictures, or an `index` in each line; it "
+                f"`{path}` needs one line for each of {n} images, or an `index` in each line; it "
                 f"has {len(records)} lines."
             ),
         )
@@ -222,7 +222,7 @@ def _places(path: Path, records: list[tuple[int, dict[str, Any]]], n: int) -> ND
         place = record.get(key)
         if type(place) is not int or not 0 <= place < n:
             raise InputError(
-                f"`{path}` line {number} needs `{key}` from 0 to {n - 1}, a row of the pictures; "
+                f"`{path}` line {number} needs `{key}` from 0 to {n - 1}, a row of the images; "
                 f"it has {place!r}."
             )
         places.append(place)

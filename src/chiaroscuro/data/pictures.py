@@ -26,7 +26,7 @@ __all__ = ["EXTENSIONS", "Encodings", "Pictures", "as_images", "decode", "load_p
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 
 MAX_PIXELS = 1 << 28
-"""A picture that claims more is refused before it is decoded: a bomb, or not for training."""
+"""An image that claims more is refused before it is decoded: a bomb, or not for training."""
 
 # what Pillow's decoders raise over broken bytes; anything else is our own mistake
 _BROKEN = (
@@ -39,7 +39,7 @@ Encoded = str | Path | bytes
 
 
 def decode(encoded: Encoded, size: int | None = None) -> NDArray[np.uint8]:
-    """The picture as (h, w, 3) uint8: upright, grey repeated, transparency laid on white.
+    """The image as (h, w, 3) uint8: upright, grey repeated, transparency laid on white.
 
     JPEG is decoded by `simplejpeg` where it is installed (`chiaroscuro[jpeg]`), to the same
     numbers as by Pillow in half of the time.
@@ -83,7 +83,7 @@ _TURNED = b"Exif\x00\x00", b"tiff:Orientation"
 
 
 def _by_simplejpeg(encoded: Encoded) -> tuple[Encoded, NDArray[np.uint8] | None]:
-    """The picture of a JPEG in plain colours, or None: what is unusual or damaged is Pillow's.
+    """The image of a JPEG in plain colours, or None: what is unusual or damaged is Pillow's.
 
     Returns the bytes as well, where a file has been read.
     """
@@ -163,14 +163,14 @@ class Encodings(Protocol):
 
 
 class Pictures:
-    """A column of encoded pictures, decoded when they are read.
+    """A column of encoded images, decoded when they are read.
 
-    A picture that cannot be decoded at that moment is an error with its name: pictures are left out
+    An image that cannot be decoded at that moment is an error with its name: images are left out
     only when a data set is opened, where they are counted and listed.
 
     Args:
-        encodings: where the pictures are.
-        size: as in `decode`; without it all pictures of a batch need one size.
+        encodings: where the images are.
+        size: as in `decode`; without it all images of a batch need one size.
         rows: those that count, in this order; None for all.
     """
 
@@ -204,13 +204,13 @@ class Pictures:
 def load_pictures(
     pictures: Pictures, names: Sequence[str], *, cache: bool = False, check: str = "decode"
 ) -> tuple[Column, NDArray[np.int64], tuple[Skipped, ...]]:
-    """The column of those pictures that can be read, their rows, and the list of those that cannot.
+    """The column of those images that can be read, their rows, and the list of those that cannot.
 
     Args:
         pictures: all that were found.
         names: what to call each in the list of the skipped.
-        cache: keep the decoded pictures in memory (n h w 3 bytes).
-        check: "decode" reads every picture once, so that training meets no surprise; "header" opens
+        cache: keep the decoded images in memory (n h w 3 bytes).
+        check: "decode" reads every image once, so that training meets no surprise; "header" opens
             each and trusts the rest; "none" trusts all.
     """
     need(

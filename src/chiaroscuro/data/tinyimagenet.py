@@ -21,12 +21,12 @@ def read_tiny_imagenet(
 ) -> Dataset:
     """TinyImageNet from its unpacked archive; the official `val` is the test side.
 
-    The official `test` pictures have no published labels and are left alone. Classes are numbered
+    The official `test` images have no published labels and are left alone. Classes are numbered
     as in `wnids.txt` sorted, and named by the first word of `words.txt`.
 
     Args:
         path: the folder with `wnids.txt`, `train` and `val` in it.
-        size, cache, check: as for a folder of pictures; the archive has a checksum, so by default
+        size, cache, check: as for a folder of images; the archive has a checksum, so by default
             only headers are looked at.
     """
     root = Path(path)
@@ -58,7 +58,7 @@ def read_tiny_imagenet(
         labels.append(place[wnid])
     names = [relative(file, root) for file in files]
     images, rows, skipped = load_pictures(Pictures(files, size), names, cache=cache, check=check)
-    need(len(rows) > 0, lambda: f"None of the {len(files)} pictures in `{root}` can be read.")
+    need(len(rows) > 0, lambda: f"None of the {len(files)} images in `{root}` can be read.")
     columns: dict[str, Column] = {
         "images": images,
         "labels": np.array(labels, np.int64)[rows],

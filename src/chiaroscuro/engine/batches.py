@@ -109,7 +109,7 @@ class Pairs:
         first, second: the views of the two sides; None leaves a sample as it is.
         fresh: whether the data draw each side anew.
         seed: of the views.
-        separate: whether the second side is the text of a picture.
+        separate: whether the second side is the text of an image.
     """
 
     data: Dataset
@@ -248,7 +248,7 @@ def plain(
     Args:
         data: the samples.
         indices: which of them.
-        side: 1 for the text of a picture, or the second of a ready pair.
+        side: 1 for the text of an image, or the second of a ready pair.
         view: of that side in training; its `plain` gives samples the size and the normalisation
             that the network knows. A `TokenSplit` gives its side of one fixed split. None leaves
             them.

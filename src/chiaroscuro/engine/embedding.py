@@ -23,7 +23,7 @@ __all__ = ["as_views", "embed", "embed_run", "load_networks", "pass_through"]
 
 BATCH = 256
 THUMBNAIL = 32
-"""Pixels of a side; smaller pictures keep their own."""
+"""Pixels of a side; smaller images keep their own."""
 
 
 def embed(
@@ -44,15 +44,15 @@ def embed(
     """Embed a data set, and return the embeddings with all that is known of its rows.
 
     Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
-    the data have them; thumbnails of pictures and `layer_input` of arrays. Of a run it also holds
+    the data have them; thumbnails of images and `layer_input` of arrays. Of a run it also holds
     `layer_untrained`, the representations before the first step: the control that evaluation
     needs; and `about`, what it was trained on: which part, how many rows of which side of the
     split, whether labels were seen. Networks are in evaluation mode, and left as they were. Samples
-    come to them as the views of the training leave all samples alike (`View.plain`): pictures in
+    come to them as the views of the training leave all samples alike (`View.plain`): images in
     their size, bilinearly, and with their normalisation.
 
-    Of pictures with texts and a network for each it holds both sides of each pair: `z1` and `z2`
-    are the projections of the picture and of its first text, `layer_texts` the representation of
+    Of images with texts and a network for each it holds both sides of each pair: `z1` and `z2`
+    are the projections of the image and of its first text, `layer_texts` the representation of
     the text, `layer_untrained_z1` and `layer_untrained_z2` the control. If the classes have names,
     `prompts` are the template filled with each, and `prompt_z` their projections: what zero-shot
     classification needs. Ready pairs with a network each are embedded alike, the second side as
@@ -209,7 +209,7 @@ def pass_through(
 
 
 def _two_sided(networks: nn.Module, data: Dataset) -> bool:
-    """Whether pictures and their texts, or two sides of ready pairs, go through a network each."""
+    """Whether images and their texts, or two sides of ready pairs, go through a network each."""
     columns = set(data.inputs)
     two = isinstance(networks, Networks) and len(networks.encoders) > 1
     texts = "images" in columns and bool(columns & {"texts", "captions"})

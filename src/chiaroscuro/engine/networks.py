@@ -39,7 +39,7 @@ class Networks(nn.Module):
         h = encoder_side(x),   z = projector_side(h),   and predictor(z) where there is one
 
     Where both sides share a network, both views go through it in one batch, so that they share
-    batch statistics, as in the code of [chen2020simclr]. Pictures are in channels_last inside.
+    batch statistics, as in the code of [chen2020simclr]. Images are in channels_last inside.
 
     Args:
         encoders: one or two modules from samples to (n, d).

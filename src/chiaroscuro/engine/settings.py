@@ -53,7 +53,7 @@ class DataSettings:
     """Which samples.
 
     Args:
-        source: a text for `open_data`; `digits` is embedded, so that every preset runs anywhere.
+        source: a text for `open_data`; `digits` is bundled, so that every preset runs anywhere.
         part: "train" or "test" side of the split, or "all"; data without a split are taken whole.
         distinct: only the first row of every group, so that no two samples of a batch show the same
             thing and are yet each other's negatives. Needed with `views.fresh`.
@@ -87,7 +87,7 @@ class ViewSettings:
 
     Args:
         first: a view in its notation; "" leaves samples as they are. Strength 0.5 is SimCLR's for
-            small pictures [chen2020simclr, B.9].
+            small images [chen2020simclr, B.9].
         second: of the other side of the pair; "" is the same as the first, "none" leaves samples as
             they are.
         fresh: the data draw each side anew before the view is applied, as wandering digits can.

@@ -40,7 +40,7 @@ class Graph:
         weights_ij >= 0: how readily j is taken as the positive of i;  weights_ii = 0
 
     Without self-loops, for no object is its own positive. A bipartite graph has its first `split`
-    nodes on one side (pictures) and the others on the other (texts), with no edge inside a side.
+    nodes on one side (images) and the others on the other (texts), with no edge inside a side.
 
     Relations: `row_normalised` gives P, whose row i is the law of the positive of i; doing so twice
     changes nothing.

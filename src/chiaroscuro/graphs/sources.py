@@ -140,12 +140,12 @@ def from_pairs(a: Any, b: Any, n_a: int | None = None, n_b: int | None = None) -
         pi_{A,B}: nodes A then B, unit weights, each row divided by its sum   [tan2024, Def. 4.1]
 
     The weights here are the counts, which are symmetric; `row_normalised()` gives pi_{A,B}, which
-    need not be: ten pictures of one text give it 1/10 each, and each of them gives the text 1.
+    need not be: ten images of one text give it 1/10 each, and each of them gives the text 1.
 
     Relations: for pairs one to one, `cross_entropy` is 2n times InfoNCE(kernel, OtherView()), CLIP.
 
     Args:
-        a, b: (m,) whole numbers: which picture and which text each pair has. A pair that occurs
+        a, b: (m,) whole numbers: which image and which text each pair has. A pair that occurs
             twice weighs 2, as it is drawn twice as often.
         n_a, n_b: how many of each there are; one more than the largest, if not given.
 
@@ -176,15 +176,15 @@ def from_pairs(a: Any, b: Any, n_a: int | None = None, n_b: int | None = None) -
 
 
 def from_captions(captions: Sequence[Sequence[Hashable]]) -> Graph:
-    """The pair graph of pictures with several texts each, as LaCLIP's rewrites give them.
+    """The pair graph of images with several texts each, as LaCLIP's rewrites give them.
 
-    Equal captions are one node, so pictures that share a text hang together. Texts are numbered in
+    Equal captions are one node, so images that share a text hang together. Texts are numbered in
     the order in which they first occur.
 
     Relations: with one caption each, all different, it is `from_pairs(range(n), range(n))`.
 
     Args:
-        captions: for each picture its texts, strings or anything hashable; all weigh the same
+        captions: for each image its texts, strings or anything hashable; all weigh the same
             [tan2024, eq. 6].
 
     References:
@@ -196,25 +196,25 @@ def from_captions(captions: Sequence[Sequence[Hashable]]) -> Graph:
     """
     number_of: dict[Hashable, int] = {}
     a, b = [], []
-    for picture, texts in enumerate(captions):
+    for image, texts in enumerate(captions):
         need(
             not isinstance(texts, str | bytes) and len(texts) > 0,
-            lambda picture=picture, texts=texts: (
-                f"`from_captions(captions)` needs a list of at least 1 text for each picture; "
-                f"received {texts!r} for picture {picture}."
+            lambda image=image, texts=texts: (
+                f"`from_captions(captions)` needs a list of at least 1 text for each image; "
+                f"received {texts!r} for image {image}."
             ),
         )
         for text in texts:
             need(
                 isinstance(text, Hashable),
-                lambda picture=picture, text=text: (
+                lambda image=image, text=text: (
                     "`from_captions(captions)` needs texts that are strings or hashable; received "
-                    f"{text!r} for picture {picture}."
+                    f"{text!r} for image {image}."
                 ),
             )
-            a.append(picture)
+            a.append(image)
             b.append(number_of.setdefault(text, len(number_of)))
-    need(len(a) > 0, "`from_captions(captions)` needs at least 1 picture; received 0.")
+    need(len(a) > 0, "`from_captions(captions)` needs at least 1 image; received 0.")
     graph = from_pairs(a, b)
     return Graph(graph.weights, "captions", graph.split)
 

@@ -71,7 +71,7 @@ class Library:
         *inputs, out, out_bytes = places
         failed = self._render(*inputs, widest, first, stop, out, out_bytes)
         if failed:
-            raise MemoryError("The compiled views found no memory for one picture.")
+            raise MemoryError("The compiled views found no memory for one image.")
 
 
 def forced() -> str | None:

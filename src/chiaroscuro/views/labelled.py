@@ -23,7 +23,7 @@ class LabelledContext(View):
         z1_i = symbol encoder(s_i),   z2_i = context encoder(r_i, y_i)   [semantic2025, eq. 2]
 
     The label is an *input* of the context encoder, so the objective is the one without labels,
-    `InfoNCE(Dot(), OtherView(), anchors="first")`: only the second view differs. In a picture the
+    `InfoNCE(Dot(), OtherView(), anchors="first")`: only the second view differs. In an image the
     hole that the symbol left shows the label: its patch is divided into a grid, and the cell of
     the class is bright. To a sequence a token is appended.
 

@@ -1,4 +1,4 @@
-"""Actions of Lie groups: exp(eps G) on vectors, and rigid motions of pictures."""
+"""Actions of Lie groups: exp(eps G) on vectors, and rigid motions of images."""
 
 from __future__ import annotations
 
@@ -148,15 +148,15 @@ def _each(generators: Tensor, share: Tensor) -> _Map:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RigidMotion(View):
-    """Turn and shift pictures at random, by sampling between their pixels.
+    """Turn and shift images at random, by sampling between their pixels.
 
-        x_v(p) = x(R(-angle) (p - shift)),   p from the centre of the picture
+        x_v(p) = x(R(-angle) (p - shift)),   p from the centre of the image
 
-    Rotations and translations are the group SE(2) acting on the plane; on pictures they act through
+    Rotations and translations are the group SE(2) acting on the plane; on images they act through
     it, up to the blur of bilinear sampling and what leaves the frame.
 
-    Relations: a quarter turn of a square picture is `torch.rot90`; a shift by whole pixels moves
-    pixels; angle and shift 0 leave the picture as it is; all to rounding.
+    Relations: a quarter turn of a square image is `torch.rot90`; a shift by whole pixels moves
+    pixels; angle and shift 0 leave the image as it is; all to rounding.
 
     Args:
         angle: rotations are uniform in [-angle, angle] radians, anticlockwise as one looks at it.
@@ -196,12 +196,12 @@ class RigidMotion(View):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """The moved pictures, and `angle` (radians), `down` and `right` (parts of the side)."""
+        """The moved images, and `angle` (radians), `down` and `right` (parts of the side)."""
         x = tensor("RigidMotion", batch, ids, "pictures")
         need(
             x.ndim == 4 and (x.dtype == torch.uint8 or x.is_floating_point()),
             lambda: (
-                "`RigidMotion` needs pictures (n, c, h, w), uint8 or floats; received "
+                "`RigidMotion` needs images (n, c, h, w), uint8 or floats; received "
                 f"{x.dtype} of shape {tuple(x.shape)}."
             ),
         )

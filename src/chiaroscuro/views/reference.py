@@ -1,7 +1,7 @@
 """The SimCLR recipe in batched torch, on any device: what every other backend must equal.
 
-Each function takes pictures (n, c, h, w) of floats in [0, 1] and numbers per picture. The formulas
-are torchvision's for float tensors; here they run on a batch, each picture with its own numbers.
+Each function takes images (n, c, h, w) of floats in [0, 1] and numbers per image. The formulas
+are torchvision's for float tensors; here they run on a batch, each image with its own numbers.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def render(
     parameters: np.ndarray,
     normalise: bool = True,
 ) -> Tensor:
-    """The views of pictures, uint8 or float in [0, 1], as floats (n, c, size, size)."""
+    """The views of images, uint8 or float in [0, 1], as floats (n, c, size, size)."""
     full = policy.explicit()
     if isinstance(images, Tensor):
         x = crop_resize(unit(images), parameters, full.size, full.antialias)
-    else:  # pictures of different sizes
+    else:  # images of different sizes
         one = [slice(i, i + 1) for i in range(len(images))]
         x = torch.cat(
             [
@@ -88,7 +88,7 @@ def normalised(x: Tensor, policy: SimCLR) -> Tensor:
 def crop_resize(x: Tensor, parameters: np.ndarray, size: int, antialias: bool) -> Tensor:
     """Cut each picture's box out, resize it to (size, size), and mirror it where `flip` says so.
 
-    Resizing is linear in the pixels: R_y x R_x^T, with one matrix per side and picture.
+    Resizing is linear in the pixels: R_y x R_x^T, with one matrix per side and image.
     """
     n, _, height, width = x.shape
     R_y = np.zeros((n, size, height))
@@ -101,7 +101,7 @@ def crop_resize(x: Tensor, parameters: np.ndarray, size: int, antialias: bool) -
 
 
 def resize(x: Tensor, size: int, antialias: bool) -> Tensor:
-    """Whole pictures, uint8 or float in [0, 1], bilinearly as floats (n, c, size, size)."""
+    """Whole images, uint8 or float in [0, 1], bilinearly as floats (n, c, size, size)."""
     x = unit(x)
     if tuple(x.shape[2:]) == (size, size):
         return x
@@ -150,17 +150,17 @@ def brightness(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def contrast(x: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the mean of the grayscale picture."""
+    """Blend with the mean of the grayscale image."""
     return blend(x, grayscale(x).mean(dim=(1, 2, 3), keepdim=True), factor)
 
 
 def saturation(x: Tensor, factor: Tensor) -> Tensor:
-    """Blend with the grayscale picture; a picture of one channel stays as it is."""
+    """Blend with the grayscale image; an image of one channel stays as it is."""
     return blend(x, grayscale(x), factor) if x.shape[1] == 3 else x
 
 
 def hue(x: Tensor, turn: Tensor) -> Tensor:
-    """Turn the hue of HSV by `turn` circles; a picture of one channel stays as it is.
+    """Turn the hue of HSV by `turn` circles; an image of one channel stays as it is.
 
         v = max(r, g, b),  c = v - min(r, g, b),  h = the hue in sixths of a circle, 0 to 6
         channel(k) = v - c max(0, min(k, 4 - k, 1)),  k = (5, 3, 1 for r, g, b) + h  modulo 6
@@ -198,7 +198,7 @@ def jitter(x: Tensor, parameters: np.ndarray) -> Tensor:
 
 
 def blur(x: Tensor, sigma: np.ndarray, kernel: int) -> Tensor:
-    """Gaussian blur with one width per picture, `kernel` pixels wide, reflected at the border.
+    """Gaussian blur with one width per image, `kernel` pixels wide, reflected at the border.
 
     Separable: w_j ~ exp(-j^2 / (2 sigma^2)), |j| <= kernel // 2, summing to 1.
     """

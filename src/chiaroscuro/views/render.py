@@ -1,4 +1,4 @@
-"""From parameters to pictures, by the fastest way there is; and which way that is."""
+"""From parameters to images, by the fastest way there is; and which way that is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Backend", "backend", "pictures", "plain", "render"]
 
 @dataclass(frozen=True)
 class Backend:
-    """Which code makes the views of uint8 pictures in main memory, and why that one."""
+    """Which code makes the views of uint8 images in main memory, and why that one."""
 
     name: str
     why: str
@@ -64,15 +64,15 @@ def pictures(batch: Any, ids: Any) -> tuple[Tensor | list[Tensor], Any]:
     """A batch as (n, c, h, w), or as a list of (c, h, w); and the height and width of each."""
     if isinstance(batch, list | tuple):
         located("SimCLR", len(batch), ids)
-        need(len(batch) > 0, "`SimCLR` needs at least one picture in a list; received 0.")
+        need(len(batch) > 0, "`SimCLR` needs at least one image in a list; received 0.")
         images = [from_array(x) for x in batch]
         for image in images:
-            _check(image, 3, "each picture as (c, h, w)")
+            _check(image, 3, "each image as (c, h, w)")
         kinds = {(x.dtype, x.shape[0], x.device) for x in images}
         need(
             len(kinds) <= 1,
             lambda: (
-                "The pictures of one batch need one dtype, one number of channels and one device; "
+                "The images of one batch need one dtype, one number of channels and one device; "
                 f"received {len(kinds)} kinds: {sorted(map(str, kinds))}."
             ),
         )
@@ -123,13 +123,13 @@ def render(
     threads: int | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The views of pictures under given parameters, (n, c, size, size).
+    """The views of images under given parameters, (n, c, size, size).
 
     Args:
         policy: gives the size, the blur's window, the threshold and the normalisation; what is
             random comes from `parameters` alone.
         images: (n, c, h, w), or a list of (c, h, w); uint8, or floats in [0, 1].
-        parameters: from `policy.sample`, one row per picture.
+        parameters: from `policy.sample`, one row per image.
         threads: of the fast backend; None is `torch.get_num_threads()`.
         out: where to put the views. A float32 tensor takes them normalised, a uint8 tensor in
             0 to 255 and not normalised. None is a new float tensor.
@@ -150,8 +150,8 @@ def render(
     need(
         len(parameters) == len(images),
         lambda: (
-            f"`render` needs one row of parameters per picture; received {len(parameters)} "
-            f"rows and {len(images)} pictures."
+            f"`render` needs one row of parameters per image; received {len(parameters)} "
+            f"rows and {len(images)} images."
         ),
     )
     need(
@@ -178,7 +178,7 @@ def render(
 
 
 def plain(policy: SimCLR, images: Tensor | Sequence[Tensor]) -> Tensor:
-    """Whole pictures, resized and normalised as the views are, (n, c, size, size)."""
+    """Whole images, resized and normalised as the views are, (n, c, size, size)."""
     _fits(policy, int(images.shape[1] if isinstance(images, Tensor) else len(images[0])))
     batches = [images] if isinstance(images, Tensor) else [x[None] for x in images]
     resized = torch.cat([reference.resize(x, policy.size, policy.antialias) for x in batches])
@@ -190,7 +190,7 @@ def _fits(policy: SimCLR, channels: int) -> None:
         policy.mean is None or len(policy.mean) == channels == len(policy.std or ()),
         lambda: (
             f"`SimCLR(mean={policy.mean}, std={policy.std})` needs one number per channel; "
-            f"received pictures of {channels}."
+            f"received images of {channels}."
         ),
     )
 
@@ -222,7 +222,7 @@ def _is_plain(image: Tensor, out: Tensor | None) -> bool:
 
 
 def _inside(images: Tensor | Sequence[Tensor], parameters: np.ndarray) -> None:
-    """Refuse a box that leaves its picture: compiled code would read beyond it."""
+    """Refuse a box that leaves its image: compiled code would read beyond it."""
     h, w = _sides(images).T
     top, left = parameters["top"], parameters["left"]
     height, width = parameters["height"], parameters["width"]
@@ -231,8 +231,8 @@ def _inside(images: Tensor | Sequence[Tensor], parameters: np.ndarray) -> None:
     need(
         bool(right.all()) and bool((parameters["order"] < 4).all()),
         lambda: (
-            f"`render` needs boxes inside their pictures; {int((~right).sum())} of {len(right)} "
-            f"are not: sample the parameters for pictures of this size, {int(h[0])} x {int(w[0])}."
+            f"`render` needs boxes inside their images; {int((~right).sum())} of {len(right)} "
+            f"are not: sample the parameters for images of this size, {int(h[0])} x {int(w[0])}."
         ),
     )
 

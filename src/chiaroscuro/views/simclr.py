@@ -1,4 +1,4 @@
-"""The SimCLR recipe: what is drawn for a picture, and how strong it may be."""
+"""The SimCLR recipe: what is drawn for an image, and how strong it may be."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARAMETERS = np.dtype(
         ("order", np.uint8, (4,)),
     ]
 )
-"""What a view of a picture is made of, one row per picture; `native.c` has the same struct.
+"""What a view of an image is made of, one row per image; `native.c` has the same struct.
 
 `top`, `left`, `height`, `width`: the box cut out, in pixels. `brightness`, `contrast`,
 `saturation`: factors, 1 leaves alone; `hue`: a part of a circle, 0 leaves alone; all of them
@@ -44,7 +44,7 @@ _FIRST_TRY = 12  # words before the tries: see `_sample`
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SimCLR(View):
-    """SimCLR's augmentation of pictures, with one knob for its strength.
+    """SimCLR's augmentation of images, with one knob for its strength.
 
         x_v = solarise(blur(gray(jitter(flip(resize(crop(x)))))))
 
@@ -54,7 +54,7 @@ class SimCLR(View):
     Gaussian blur; solarised.
 
     `strength` is the s of SimCLR and of [cosentino2022, Table 2]. Whatever is None follows it along
-    a path that is continuous, leaves a picture alone at 0, and passes through Table 2:
+    a path that is continuous, leaves an image alone at 0, and passes through Table 2:
 
         strength                   0    0.05   0.25   0.5    1      beyond
         policy                          small  moderate large
@@ -65,7 +65,7 @@ class SimCLR(View):
 
     and linearly in between. Table 2 gives the flip of `small` as a cross: probability 0.
 
-    Where it fails: a picture whose class is its colour, its size or its orientation loses it.
+    Where it fails: an image whose class is its colour, its size or its orientation loses it.
 
     Relations: `small`, `moderate` and `large` are strengths 0.05, 0.25 and 0.5; strength 0 without
     blur is `plain`, a resize; `explicit()` draws the same views.
@@ -189,10 +189,10 @@ class SimCLR(View):
     def sample(
         self, sides: tuple[int, int] | Sequence[tuple[int, int]], draws: Draws
     ) -> np.ndarray:
-        """The parameters of one view of each picture: an array of `PARAMETERS`.
+        """The parameters of one view of each image: an array of `PARAMETERS`.
 
         Args:
-            sides: height and width of all pictures, or of each.
+            sides: height and width of all images, or of each.
             draws: from `policy.draws(ids, seed, epoch, view)`.
 
         Example:
@@ -215,7 +215,7 @@ class SimCLR(View):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """Views (n, c, size, size) as floats, and their parameters, of pictures (n, c, h, w).
+        """Views (n, c, size, size) as floats, and their parameters, of images (n, c, h, w).
 
         Images have 1 to 13 channels, as uint8 or as floats in [0, 1]; saturation, hue and
         grayscale need RGB, or one channel, which they leave alone. A list may hold images
@@ -227,10 +227,10 @@ class SimCLR(View):
         return render(self, images, parameters), parameters
 
     def plain(self, batch: Any) -> Any:
-        """Whole pictures in the size of the views, (n, c, size, size), normalised as they are.
+        """Whole images in the size of the views, (n, c, size, size), normalised as they are.
 
         Args:
-            batch: pictures, as for a call.
+            batch: images, as for a call.
         """
         images, _ = pictures(batch, range(len(batch)))
         return plain(self, images)
@@ -259,7 +259,7 @@ def _sample(p: SimCLR, height: np.ndarray, width: np.ndarray, u: np.ndarray) -> 
 def _boxes(
     p: SimCLR, height: np.ndarray, width: np.ndarray, u: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """The first of ten random boxes that lies inside the picture, or else the central one."""
+    """The first of ten random boxes that lies inside the image, or else the central one."""
     area, ratio = _area(p, height, width, u[..., 0]), np.exp(_between(np.log(p.ratio), u[..., 1]))
     w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
     fits = (w > 0) & (w <= width[:, None]) & (h > 0) & (h <= height[:, None])
@@ -297,7 +297,7 @@ def _check(p: SimCLR) -> None:
         _number(p.strength) and 0 <= p.strength < np.inf,
         lambda: (
             f"`SimCLR(strength={p.strength!r})` needs `strength >= 0`; received `{p.strength!r}`. "
-            "0 leaves pictures alone, 0.5 is SimCLR on CIFAR, 1 on ImageNet."
+            "0 leaves images alone, 0.5 is SimCLR on CIFAR, 1 on ImageNet."
         ),
     )
     need(

@@ -18,13 +18,13 @@ __all__ = ["PatchSplit", "TokenSplit"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PatchSplit(View):
-    """A patch of a picture (view 0, the symbol), and the picture with it cut out (view 1).
+    """A patch of an image (view 0, the symbol), and the image with it cut out (view 1).
 
     The two views of a sample are drawn together: they speak of the same patch. The symbol is
     "crop and resize", the context a "Cutout specifically removing the previous symbol"
     [semantic2025, Sec. 3].
 
-    Relations: the context, with the symbol put back in its place, is the picture.
+    Relations: the context, with the symbol put back in its place, is the image.
 
     Args:
         patch: side of the patch in pixels.
@@ -34,7 +34,7 @@ class PatchSplit(View):
         resize: side to which the symbol is resized bilinearly, so that one encoder can take both;
             None leaves it at `patch`.
 
-    Numerics: pictures keep their dtype; but with `resize` uint8 becomes floats in [0, 1] in both
+    Numerics: images keep their dtype; but with `resize` uint8 becomes floats in [0, 1] in both
     views, so that they stay comparable.
 
     References:
@@ -73,7 +73,7 @@ class PatchSplit(View):
         need(
             x.ndim == 4 and min(x.shape[2:]) >= self.patch,
             lambda: (
-                f"`PatchSplit(patch={self.patch})` needs pictures (n, c, h, w) of at least "
+                f"`PatchSplit(patch={self.patch})` needs images (n, c, h, w) of at least "
                 f"{self.patch} pixels a side; received {tuple(x.shape)}."
             ),
         )

@@ -214,8 +214,8 @@ def _match(
     need(test.any(), "`evaluate` needs held-out pairs, `split` 1; received 0 of them.")
     texts = np.asarray(embeddings.texts)[test]
     protocol["retrieval"] = (
-        f"each of {int(test.sum())} held-out pictures among the first texts of all of them, and "
-        "each text among the pictures, by cosine of the projections; cosines within 1e-6 are level "
+        f"each of {int(test.sum())} held-out images among the first texts of all of them, and "
+        "each text among the images, by cosine of the projections; cosines within 1e-6 are level "
         "and in random order, of which the expectation is reported; chance: random embeddings"
     )
     protocol["n_pairs"] = int(test.sum())
@@ -223,7 +223,7 @@ def _match(
     prompts = embeddings.prompts
     named = prompts is not None and embeddings.labels is not None
     if named:
-        protocol["zero_shot"] = "nearest prompt by cosine; level prompts share the picture equally"
+        protocol["zero_shot"] = "nearest prompt by cosine; level prompts share the image equally"
         protocol["prompts"] = [str(prompt) for prompt in np.asarray(prompts)]
     trained = (embeddings.z1, embeddings.z2, embeddings.prompt_z)
     layers = embeddings.layers
@@ -292,7 +292,7 @@ def _raw(embeddings: Embeddings) -> str:
     if embeddings.thumbnails is None:
         return "missing"
     side = embeddings.thumbnails.shape[1]
-    return f"raw input, the pixels of pictures of {side} x {side} (larger ones averaged down)"
+    return f"raw input, the pixels of images of {side} x {side} (larger ones averaged down)"
 
 
 def _accuracies(train: Labelled, test: Labelled, probes: Sequence[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["table"]
 
 _RANKS = ("recall_1", "recall_5", "recall_10", "median_rank")
-_WAYS = {"image_to_text": "picture to text", "text_to_image": "text to picture"}
+_WAYS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 
 
 def table(found: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Pairs: does a picture find its text among all texts, a text its picture, a picture its class?"""
+"""Pairs: does an image find its text among all texts, a text its image, an image its class?"""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Found(NamedTuple):
 
 
 def retrieval(images: Any, texts: Any, owner: Any = None) -> dict[str, Any]:
-    """Recall and median rank of pictures among texts and of texts among pictures, by cosine.
+    """Recall and median rank of images among texts and of texts among images, by cosine.
 
         recall_k = mean over queries of P(a relevant candidate is among the k nearest)
 
-    A picture may have several texts: any of them counts, and each is a query of its own. Level
+    An image may have several texts: any of them counts, and each is a query of its own. Level
     candidates are taken in random order, and what is reported is the expectation: a collapsed
     embedding scores exactly chance, not 1. `chance` is what random embeddings expect.
 
@@ -69,7 +69,7 @@ def retrieval(images: Any, texts: Any, owner: Any = None) -> dict[str, Any]:
     Args:
         images: (n, d).
         texts: (m, d).
-        owner: (m,), the row of the picture a text belongs to, every picture owning at least one;
+        owner: (m,), the row of the image a text belongs to, every image owning at least one;
             None pairs row with row.
 
     Numerics: float64, in tiles: exact for any n, and no n x m matrix. Cosines within 1e-6 are
@@ -92,8 +92,8 @@ def retrieval(images: Any, texts: Any, owner: Any = None) -> dict[str, Any]:
     need(
         owner is not None or len(u) == len(w),
         lambda: (
-            f"`{call}` needs as many texts as pictures, or an `owner` for each text; received "
-            f"{len(u)} pictures and {len(w)} texts."
+            f"`{call}` needs as many texts as images, or an `owner` for each text; received "
+            f"{len(u)} images and {len(w)} texts."
         ),
     )
     of = torch.arange(len(u)) if owner is None else labels_of(call, owner, len(w))
@@ -101,9 +101,9 @@ def retrieval(images: Any, texts: Any, owner: Any = None) -> dict[str, Any]:
     need(
         len(counts) == len(u) and bool((counts > 0).all()),
         lambda: (
-            f"`{call}` needs an `owner` from 0 to {len(u) - 1}, and a text for every picture; "
+            f"`{call}` needs an `owner` from 0 to {len(u) - 1}, and a text for every image; "
             f"received owners up to {int(of.max())}, and "
-            f"{int((counts[: len(u)] == 0).sum())} pictures without."
+            f"{int((counts[: len(u)] == 0).sum())} images without."
         ),
     )
     u, w = unit(u), unit(w)
@@ -146,16 +146,16 @@ def first_places(queries: Tensor, candidates: Tensor, of: Tensor, owned: Tensor)
 
 
 def zero_shot_accuracy(z: Any, prompts: Any, labels: Any) -> dict[str, float]:
-    """The share of pictures whose nearest prompt, by cosine, is that of their class.
+    """The share of images whose nearest prompt, by cosine, is that of their class.
 
         class = argmax_c cos(z_i, prompt_c)    [radford2021clip, Sec. 3.1.2]
 
-    `zero_shot` is over all pictures, `zero_shot_balanced` the mean over the classes that occur,
-    which a frequent class cannot carry. Level prompts share the picture equally. In [0, 1]; one
+    `zero_shot` is over all images, `zero_shot_balanced` the mean over the classes that occur,
+    which a frequent class cannot carry. Level prompts share the image equally. In [0, 1]; one
     over the number of classes where the embedding is collapsed.
 
     Args:
-        z: (n, d), of pictures.
+        z: (n, d), of images.
         prompts: (c, d), of one text for each class, in the order of the labels.
         labels: (n,), from 0 to c - 1.
 
