@@ -1,7 +1,9 @@
-"""How long a diagnosis takes, and how much memory: many rows with labels, and a file as a stream.
+"""How long a diagnosis takes, and how much memory: many rows with labels, and large files.
 
-    python benchmarks/diagnose.py            # 50,000 x 512 with labels: 60 s and 2 GB
-    python benchmarks/diagnose.py --stream   # 1,000,000 x 256 from an `.npy`: 3 GB
+    python benchmarks/diagnose.py            # 50,000 x 512 with labels: 15 s and 2 GB
+    python benchmarks/diagnose.py --large    # 200,000 x 768 from an `.npy`: 60 s and 2 GB
+    python benchmarks/diagnose.py --stream   # 1,000,000 x 256 from an `.npy`: 2 GB
+    python benchmarks/diagnose.py --twins    # 500,000 x 64, a fifth with an exact twin: seen?
 
 Each runs in a process of its own, whose peak of resident memory is read at its end. Embeddings are
 clusters with a power-law spectrum: ranks and neighbours cost what they cost for real ones. The file
@@ -23,8 +25,20 @@ import numpy as np
 
 from environment import HERE, save
 
-SHAPES = {"rows": (50_000, 512), "stream": (1_000_000, 256)}
-BOUNDS = {"rows": {"seconds": 60, "gigabytes": 2}, "stream": {"gigabytes": 3}}
+SHAPES = {
+    "rows": (50_000, 512),
+    "large": (200_000, 768),
+    "stream": (1_000_000, 256),
+    "twins": (500_000, 64),
+}
+BOUNDS = {
+    "rows": {"seconds": 15, "gigabytes": 2},
+    "large": {"seconds": 60, "gigabytes": 2},
+    "stream": {"gigabytes": 2},
+    "twins": {"gigabytes": 2},
+}
+SHARE = 0.2
+"""Of the rows that have a twin."""
 
 
 def rows(draw: np.random.Generator, n: int, d: int, centres: np.ndarray) -> tuple[Any, Any]:
@@ -44,10 +58,13 @@ def write(kind: str, folder: Path) -> Path:
         path = folder / "rows.npz"
         np.savez(path, h=h, labels=y)
         return path
-    path = folder / "stream.npy"
+    path = folder / f"{kind}.npy"
     out = np.lib.format.open_memmap(path, "w+", np.float32, (n, d))
     for start in range(0, n, 50_000):
         out[start : start + 50_000] = rows(draw, 50_000, d, centres)[0]
+    if kind == "twins":
+        half = round(n * SHARE / 2)
+        out[-half:] = out[:half]
     out.flush()
     return path
 
@@ -66,19 +83,23 @@ def measure(path: str) -> None:
         "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         "sampling": found.sampling,
         "verdict": found.verdict,
+        "rows_with_an_equal": found.measures.get("all_exact_duplicates"),
+        "lists": {name: len(one) for name, one in found.lists.items()},
     }
     print(json.dumps(cost))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--stream", action="store_true")
+    for name in ("large", "stream", "twins"):
+        parser.add_argument(f"--{name}", dest="kind", action="store_const", const=name)
+    parser.set_defaults(kind="rows")
     parser.add_argument("--measure", metavar="FILE", help=argparse.SUPPRESS)
     call = parser.parse_args()
     if call.measure:
         measure(call.measure)
         return
-    kind = "stream" if call.stream else "rows"
+    kind = call.kind
     folder = HERE / "out" / "diagnose"
     folder.mkdir(parents=True, exist_ok=True)
     path = write(kind, folder)
@@ -96,7 +117,7 @@ def main() -> None:
         **cost,
     }
     print(json.dumps(result, indent=2))
-    ending = " --stream" if call.stream else ""
+    ending = "" if kind == "rows" else f" --{kind}"
     print(save(f"diagnose-{kind}", result, f"python benchmarks/diagnose.py{ending}"))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,6 +62,20 @@ def test_blocks_and_columns_beside_each_other():
     parts = list(blocks(both, n_bytes=48))
     assert [at for at, _ in parts] == [0, 3]
     assert np.array_equal(np.concatenate([rows for _, rows in parts]), np.asarray(both))
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
+def test_blocks_of_a_mapped_file_are_given_back(tmp_path):
+    np.save(tmp_path / "a.npy", np.arange(10_000_000, dtype=np.float32).reshape(-1, 8))
+    resident = lambda: int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    found = open_source(tmp_path / "a.npy").arrays["h"]
+    before, largest, total = resident(), 0, 0.0
+    for _, rows in blocks(found, 1 << 20):
+        total += float(rows[0, 0])
+        largest = max(largest, int(rows[-1, -1] > 0) * (resident() - before))
+    assert total > 0
+    assert largest < 16_000_000  # of 40 million bytes
+    assert np.array_equal(found[:3, 0], [0, 8, 16])
 
 
 # ---- kinds ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -113,6 +114,8 @@ class Beside:
 def blocks(array: Any, n_bytes: int = 1 << 25) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the rows of an array some at a time, each with the number of its first row.
 
+    Of a mapped file the memory of one block is held at a time.
+
     Args:
         array: of numpy, mapped or not, `Pieces` or `Beside`.
         n_bytes: that a block takes, about.
@@ -125,3 +128,12 @@ def blocks(array: Any, n_bytes: int = 1 << 25) -> Iterator[tuple[int, np.ndarray
     step = max(1, n_bytes // max(1, each))
     for start in range(0, len(array), step):
         yield start, np.asarray(array[start : start + step])
+        _release(array)
+
+
+def _release(array: Any) -> None:
+    """Give back the memory of a mapped file that was read; what is read again comes again."""
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = getattr(array, "base", None)
+    if array is not None and hasattr(mmap, "MADV_DONTNEED"):
+        array.madvise(mmap.MADV_DONTNEED)

@@ -14,8 +14,8 @@ __all__ = ["METRICS", "Neighbours", "nearest"]
 METRICS = ("cosine", "euclidean")
 
 _BLOCK = 16  # columns of which one maximum is kept
-_AT_ONCE = 1 << 21  # scores held at a time: about what a core's cache holds
-_GATHERED = 1 << 22  # numbers of candidates compared at a time
+_AT_ONCE = 1 << 22  # scores held at a time: the product is then as fast as it gets
+_GATHERED = 1 << 17  # numbers of candidates compared at a time: what a cache holds
 _ROUND32, _ROUND64 = 6e-8, 1.2e-16
 
 
