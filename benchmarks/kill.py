@@ -74,8 +74,10 @@ SECONDS = 300
 class Training:
     """A training in processes of its own, forked from this one, as torchrun would start them."""
 
-    def __init__(self, out: Path, workers: int, ranks: int, disk: Path | None = None):
-        self.out = out
+    def __init__(
+        self, out: Path, workers: int, ranks: int, disk: Path | None = None, restart: bool = False
+    ):
+        self.out, self.restart = out, restart
         self.log = out.parent / f"{out.name}.log"
         self.saved = out.parent / f"{out.name}.saved"
         with socket.socket() as free:
@@ -100,7 +102,7 @@ class Training:
             if disk is not None:
                 Disk(disk).watch()
             settings = read_settings("digits", [*SETTINGS, f"data.workers={workers}"])
-            train(settings, self.out, resume=True, progress=sys.stderr)
+            train(settings, self.out, resume=True, restart=self.restart, progress=sys.stderr)
             status = 0
         except SystemExit as error:
             status = int(error.code or 0)
@@ -240,7 +242,8 @@ class Disk:
         if not mixed or now is None or luck.random() < 0.4:
             return synced
         present = now.read_bytes()
-        return present if luck.random() < 0.5 else present[: luck.randrange(len(present) + 1)]
+        safe = len(synced) if present.startswith(synced) else 0
+        return present if luck.random() < 0.5 else present[: luck.randrange(safe, len(present) + 1)]
 
 
 # ---- the moments ----
@@ -373,7 +376,9 @@ def kills(folder: Path, count: int) -> dict[str, Any]:
         one["resumed_from"] = None if left_at is None else left_at.step
         if (one["resumed_from"] or 0) < one["last_saved"]:
             one["different"].append(f"a saved checkpoint, step {one['last_saved']}, is lost")
-        resumed = Training(out, 2 - one["workers"], ranks).wait()
+        # stopped before its first checkpoint: to begin again has to be asked for
+        again = left_at is None and one["last_saved"] == 0
+        resumed = Training(out, 2 - one["workers"], ranks, restart=again).wait()
         one["different"] += different(wholes[ranks], final(out)) if resumed else ["it did not end"]
         if resumed and history(out) != histories[ranks]:
             one["different"].append("history")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from chiaroscuro.artifacts import Embeddings, Run, checkpoints, one_writer
 from chiaroscuro.cli import main
 from chiaroscuro.engine import (
     ScheduleSettings,
+    distributed,
     fitting,
     held_out,
     read_settings,
@@ -284,3 +286,32 @@ def test_the_command_line_takes_restart(tmp_path, capsys):
     assert main(["train", "--resume", "--out", str(out)]) == 2
     assert "--restart" in capsys.readouterr().err
     assert main(["train", "--resume", "--restart", "--out", str(out)]) == 0
+
+
+# ---- ranks that are asked to end ----
+
+
+def test_what_is_parallel_ends_before_the_group_of_ranks(monkeypatch):
+    """A parallel network that outlived its group waited for ever for ranks that had left."""
+    seen = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(distributed.dist, "init_process_group", lambda kind: None)
+    monkeypatch.setattr(
+        distributed.dist, "destroy_process_group", lambda: seen.append([r() for r in alive])
+    )
+    alive = []
+
+    class Parallel:
+        pass
+
+    def loop():
+        inner = Parallel()
+        alive.append(weakref.ref(inner))
+        try:
+            raise ValueError("first")
+        except ValueError:
+            raise SystemExit(143) from None
+
+    with pytest.raises(SystemExit), distributed.joined_ranks():
+        loop()
+    assert seen == [[None]]

@@ -13,6 +13,7 @@ import functools
 import math
 import os
 import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -944,6 +945,9 @@ def joined_ranks() -> Iterator[None]:
     dist.init_process_group(backends(kind))
     try:
         yield
+    except BaseException as error:
+        _release(error)
+        raise
     finally:
         _LINES.clear()
         _HOSTS.clear()
@@ -988,3 +992,13 @@ def require_device(kind: str, local: int, devices: int) -> int:
         ),
     )
     return local
+
+
+def _release(error: BaseException | None) -> None:
+    """Drop what the frames of an error hold.
+
+    A parallel network that outlives its group may wait for ever for the ranks that have left it.
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
