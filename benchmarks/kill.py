@@ -18,7 +18,8 @@ with a sentence, and must not disturb the first. Resumed, with the other number 
 has to end with the arrays of the run that nobody disturbed (weights, average, moments, random
 state) and with its history, record by record; and to go on from the last checkpoint whose saving
 had returned, or a later one. With `--keep` what was found is kept in a folder, and a benchmark that
-is stopped goes on from there.
+is stopped goes on from there; several at once take other cases by `--first`, and their
+`cases.jsonl` are joined.
 
 Then copies of a checkpoint are damaged: bits, lengths, files, names, a manifest made to match. Each
 has to be refused, unless its bytes are those of the good one after all.
@@ -352,7 +353,7 @@ def not_graceful(training: Training, number: int) -> list[str]:
     return problems
 
 
-def kills(folder: Path, count: int) -> dict[str, Any]:
+def kills(folder: Path, count: int, first: int = 0) -> dict[str, Any]:
     """Every case stopped once, resumed, and compared with the run that was left alone."""
     durations = undisturbed(folder)
     wholes = {ranks: final(folder / f"whole-{ranks}-0") for ranks in (1, 2)}
@@ -361,8 +362,8 @@ def kills(folder: Path, count: int) -> dict[str, Any]:
     lines = notes.read_text().splitlines() if notes.exists() else []
     found: list[dict[str, Any]] = [json.loads(line) for line in lines]
     missed = sum(one["missed"] for one in found[-1:])
-    start = found[-1]["case"] + 1 if found else 0
-    for case in range(start, 10 * count):
+    start = found[-1]["case"] + 1 if found else first
+    for case in range(start, start + 10 * count):
         if len(found) >= count:
             break
         for left in folder.glob(f"case-{case}*"):
@@ -586,6 +587,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--damages", type=int, default=1000)
     parser.add_argument("--keep", type=Path, help="a folder; a stopped benchmark goes on from it")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case")
     call = parser.parse_args()
     torch.set_num_threads(1)
     # what every process would load, loaded once before they are forked
@@ -596,7 +598,7 @@ def main() -> None:
         folder = call.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         result: dict[str, Any] = {
-            "kills": kills(folder, call.kills),
+            "kills": kills(folder, call.kills, call.first),
             "damages": damages(folder / "whole-1-0", Path(name), call.damages),
         }
     result["seconds"] = round(time.monotonic() - start)

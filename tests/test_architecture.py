@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "artifacts": {"errors", "spec", "extras", "display", "figures"},
     "data": BASE | {"artifacts", "figures"},
     "views": BASE,
-    "models": BASE,
+    "models": BASE | {"artifacts"},
     "kernels": BASE,
     "pairwise": BASE | {"kernels"},
     "objectives": BASE | {"kernels", "pairwise"},

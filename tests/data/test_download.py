@@ -6,6 +6,7 @@ import os
 import socket
 import tarfile
 import threading
+import urllib.request
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -92,7 +93,9 @@ def archive(members: dict[str, bytes], top: str = "cifar-10-batches-bin") -> byt
 def described(content: bytes, digest: str | None = None, file: str = "c.tar.gz") -> Official:
     digest = digest or "sha256:" + hashlib.sha256(content).hexdigest()
     remote = Remote(file, len(content), digest)
-    return Official(("http://nowhere.invalid/",), (remote,), "cifar-10-batches-bin", "a page", True)
+    return Official(
+        ("https://nowhere.invalid/",), (remote,), "cifar-10-batches-bin", "a page", True
+    )
 
 
 @pytest.fixture
@@ -163,9 +166,8 @@ def test_a_line_that_stays_dead_keeps_what_came(server, tmp_path, cifar):
     assert len(read_cifar(fetch(server, tmp_path, cifar))) == 120
 
 
-@pytest.mark.parametrize("kind", ["md5", "sha256"])
-def test_a_wrong_checksum_leaves_nothing(server, tmp_path, cifar, kind):
-    digest = f"{kind}:{hashlib.new(kind, b'other').hexdigest()}"
+def test_a_wrong_checksum_leaves_nothing(server, tmp_path, cifar):
+    digest = f"sha256:{hashlib.sha256(b'other').hexdigest()}"
     with pytest.raises(
         ChiaroError, match=rf"needs the digest {digest} \(a page\); what came, \d+ bytes"
     ):
@@ -224,7 +226,7 @@ def test_no_such_host_is_a_sentence(tmp_path, cifar, monkeypatch):
 
 def test_mirrors_are_tried_in_order(server, tmp_path):
     content = b"labels"
-    remote = Remote("a.gz", len(content), f"md5:{hashlib.md5(content).hexdigest()}")
+    remote = Remote("a.gz", len(content), f"sha256:{hashlib.sha256(content).hexdigest()}")
     server.files["second/a.gz"] = content
     urls = (f"{server.url}first/", f"{server.url}second/")
     folder = get(
@@ -258,9 +260,32 @@ def test_the_official_files_are_described():
         assert official.published, name
         for remote in official.files:
             kind, _, digest = remote.digest.partition(":")
-            assert len(digest) == {"md5": 32, "sha256": 64}[kind]
+            assert (kind, len(digest)) == ("sha256", 64)
             assert remote.size > 1000
-        assert all(url.startswith("http") and url.endswith("/") for url in official.urls)
+        assert all(url.startswith("https://") and url.endswith("/") for url in official.urls)
+
+
+def test_a_digest_other_than_sha256_is_refused(server, tmp_path, cifar):
+    with pytest.raises(ChiaroError, match=r"`c.tar.gz` needs a sha256 .*it has `md5:00`"):
+        fetch(server, tmp_path, cifar, digest="md5:00")
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("url", ["http://example.org/", "ftp://example.org/", "file:///etc/"])
+def test_addresses_without_https_are_not_asked(tmp_path, cifar, url, monkeypatch):
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("it was asked"))
+    with pytest.raises(ChiaroError, match="needs to begin with `https://`; it was not asked"):
+        get("cifar10", tmp_path, lambda *_: None, url, described(cifar))
+
+
+def test_a_server_that_leads_away_from_https_is_not_followed():
+    follow = download._SafeRedirects()
+    asked = urllib.request.Request("https://example.org/a")
+    for url in ("http://example.org/b", "file:///etc/passwd"):
+        with pytest.raises(InputError, match="needs to begin with `https://`"):
+            follow.redirect_request(asked, None, 302, "Found", {}, url)
+    again = follow.redirect_request(asked, None, 302, "Found", {}, "https://example.org/b")
+    assert again.full_url == "https://example.org/b"
 
 
 # ---- archives ----

@@ -5,10 +5,14 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from chiaroscuro.artifacts import Run, checkpoints
 from chiaroscuro.data import Dataset, from_arrays
-from chiaroscuro.engine import read_settings, train
+from chiaroscuro.data.pictures import Pictures, as_images
+from chiaroscuro.data.text import Strings
+from chiaroscuro.engine import fingerprint as module
+from chiaroscuro.engine import read_settings, state, train
 from chiaroscuro.engine.fingerprint import fingerprint
 from chiaroscuro.errors import InputError
 
@@ -92,6 +96,63 @@ def test_a_fingerprint_sees_order_ids_types_and_texts():
     ]
     found = {plain, *map(fingerprint, variants)}
     assert len(found) == 7
+
+
+def changed_in_the_middle(n=1000):
+    """Pairs of data that differ in one row that is none of 64 evenly spaced ones."""
+    x = np.random.default_rng(0).normal(size=(n, 5)).astype(np.float32)
+    y = x.copy()
+    y[501, 3] += 1
+    yield Dataset({"x": x}), Dataset({"x": y})
+    words = [f"w{i}" for i in range(n)]
+    others = [*words[:501], "other", *words[502:]]
+    for make in (np.array, lambda w: Strings(*Strings.packed(w))):
+        yield Dataset({"texts": make(words)}), Dataset({"texts": make(others)})
+    grey = np.zeros((n, 4, 4), np.uint16)
+    dot = grey.copy()
+    dot[501, 1, 1] = 9
+    yield Dataset({"images": as_images(grey)}), Dataset({"images": as_images(dot)})
+    files = [image_bytes(0)] * n
+    other = [*files[:501], image_bytes(1), *files[502:]]
+    yield Dataset({"images": Pictures(files)}), Dataset({"images": Pictures(other)})
+
+
+def image_bytes(shade):
+    out = io.BytesIO()
+    Image.new("RGB", (4, 4), (shade, 0, 0)).save(out, "PNG")
+    return out.getvalue()
+
+
+def test_a_change_in_any_row_is_seen():
+    for one, two in changed_in_the_middle():
+        a, b = fingerprint(one), fingerprint(two)
+        assert a.sampled == b.sampled, one
+        assert a.sha256 != b.sha256, one
+        assert a == fingerprint(one)
+
+
+def test_contents_of_files_are_read_once_until_one_changes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "CACHED_FROM", 1)
+    paths = [tmp_path / f"{i}.png" for i in range(80)]
+    for path in paths:
+        path.write_bytes(image_bytes(0))
+    data = Dataset({"images": Pictures(paths)})
+    first = fingerprint(data)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_contents", lambda *_: pytest.fail("read again"))
+        assert fingerprint(data) == first
+    looked_at = set(np.linspace(0, 79, module.LOOKED_AT).astype(int).tolist())
+    paths[min(set(range(80)) - looked_at)].write_bytes(image_bytes(1))
+    second = fingerprint(data)
+    assert (second.sampled, second.sha256 != first.sha256) == (first.sampled, True)
+
+
+def test_checkpoints_of_older_versions_are_gone_on_with(tmp_path):
+    now = fingerprint(from_arrays(rows()))
+    state._same_data(now, (now.rows, now.sampled), Run(tmp_path))
+    with pytest.raises(InputError, match="other ids, labels or contents"):
+        state._same_data(now, (now.rows, "0" * 64), Run(tmp_path))
 
 
 def test_a_fingerprint_reads_few_rows_of_many():

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.errors import InputError
 
-__all__ = ["from_toml", "to_toml"]
+__all__ = ["from_toml", "read_toml", "to_toml", "toml_value"]
+
+_MOST_BYTES = 16 << 20
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f"}
@@ -58,6 +62,34 @@ def from_toml(text: str, what: str = "The text") -> dict[str, Any]:
         raise InputError(f"{what} is not TOML that can be read: it nests too deeply.") from None
     except (ValueError, OverflowError) as error:  # TOMLDecodeError; numbers, dates out of range
         raise InputError(f"{what} is not TOML: {str(error)[:200].rstrip('.')}.") from None
+
+
+def read_toml(path: str | os.PathLike) -> dict[str, Any]:
+    """Return the table of a TOML file: a regular one of at most 16 MB, or a sentence."""
+    try:
+        text = read_regular(path, _MOST_BYTES).decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` is not TOML: {error}.") from None
+    return from_toml(text, f"`{path}`")
+
+
+def toml_value(text: str) -> Any:
+    """Return what a text means as a value of TOML; one that means nothing there is a string.
+
+    Example:
+        >>> toml_value("0.5"), toml_value("Gaussian(tau=0.5)")
+        (0.5, 'Gaussian(tau=0.5)')
+    """
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    except (RecursionError, ValueError, OverflowError) as error:
+        reason = "it nests too deeply" if isinstance(error, RecursionError) else str(error)[:200]
+        raise InputError(
+            f"A value of {len(text):,} letters, beginning with `{text[:20]}`, is not TOML that can "
+            f"be read: {reason.rstrip('.')}."
+        ) from None
 
 
 def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> str:

@@ -22,6 +22,7 @@ import tarfile
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import zipfile
 import zlib
@@ -49,7 +50,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclasses.dataclass(frozen=True)
 class Remote:
-    """One file: its name, length in bytes and digest (`md5:...` or `sha256:...`)."""
+    """One file: its name, length in bytes and digest, `sha256:...`."""
 
     file: str
     size: int
@@ -71,38 +72,59 @@ class Official:
     archive: bool
 
 
+def _sha256(digest: str) -> str:
+    return f"sha256:{digest}"
+
+
 _TORONTO = ("https://www.cs.toronto.edu/~kriz/",)
-_KRIZ = "https://www.cs.toronto.edu/~kriz/cifar.html"
+_KRIZ = "the files of https://www.cs.toronto.edu/~kriz/cifar.html, with its md5"
 OFFICIAL: dict[str, Official] = {
     "cifar10": Official(
         _TORONTO,
-        (Remote("cifar-10-binary.tar.gz", 170052171, "md5:c32a1d4ab5d03f1284b67883e8d87530"),),
+        (
+            Remote(
+                "cifar-10-binary.tar.gz",
+                170052171,
+                _sha256("c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"),
+            ),
+        ),
         CIFAR_FOLDERS["cifar10"][0],
         _KRIZ,
         archive=True,
     ),
     "cifar100": Official(
         _TORONTO,
-        (Remote("cifar-100-binary.tar.gz", 168513733, "md5:03b5dce01913d631647c71ecec9e9cb8"),),
+        (
+            Remote(
+                "cifar-100-binary.tar.gz",
+                168513733,
+                _sha256("58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
+            ),
+        ),
         CIFAR_FOLDERS["cifar100"][0],
         _KRIZ,
         archive=True,
     ),
     "tiny_imagenet": Official(
-        ("http://cs231n.stanford.edu/",),
-        (Remote("tiny-imagenet-200.zip", 248100043, "md5:90528d7ca1a48142e341f4ef8d21d0de"),),
+        ("https://cs231n.stanford.edu/",),
+        (
+            Remote(
+                "tiny-imagenet-200.zip",
+                248100043,
+                _sha256("6198c8ae015e2b3e007c7841da39ec069199b9aa3bfa943a462022fe5e43c821"),
+            ),
+        ),
         TINY_FOLDER,
-        "no page of its makers; the digest that public loaders of the archive agree on",
+        "no page of its makers; the digest that loaders of the archive agree on",
         archive=True,
     ),
     "mnist": Official(
         (
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
-            "http://yann.lecun.com/exdb/mnist/",
         ),
         tuple(
-            Remote(f"{name}.gz", size, f"sha256:{digest}")
+            Remote(f"{name}.gz", size, _sha256(digest))
             for name, size, digest in zip(
                 MNIST_FILES.values(),
                 (9912422, 28881, 1648877, 4542),
@@ -120,23 +142,23 @@ OFFICIAL: dict[str, Official] = {
         archive=False,
     ),
     "fashion_mnist": Official(
-        ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
+        ("https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",),
         tuple(
-            Remote(f"{name}.gz", size, f"md5:{digest}")
+            Remote(f"{name}.gz", size, _sha256(digest))
             for name, size, digest in zip(
                 MNIST_FILES.values(),
                 (26421880, 29515, 4422102, 5148),
                 (
-                    "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                    "25c81989df183df01b3e8a0aad5dffbe",
-                    "bef4ecab320f06d8554ea6380940ec79",
-                    "bb300cfdad3c16e7a12a480ee83cd310",
+                    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+                    "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+                    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+                    "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
                 ),
                 strict=True,
             )
         ),
         "fashion_mnist",
-        "https://github.com/zalandoresearch/fashion-mnist",
+        "the files of https://github.com/zalandoresearch/fashion-mnist, with its md5",
         archive=False,
     ),
 }
@@ -204,6 +226,10 @@ def _fetch(
     progress: Progress,
     base_url: str | None,
 ) -> None:
+    need(
+        remote.digest.startswith("sha256:"),
+        lambda: f"`{remote.file}` needs a sha256 to be fetched by; it has `{remote.digest}`.",
+    )
     final, part = place / remote.file, place / f"{remote.file}.part"
     if final.is_file() and _digest(final, remote) == remote.digest:
         return
@@ -212,6 +238,7 @@ def _fetch(
     for base in bases:
         url = base.rstrip("/") + "/" + remote.file
         try:
+            _require_https(url)
             resumed = part.exists()
             _transfer(url, remote, part, progress)
             found = _digest(part, remote)
@@ -281,7 +308,7 @@ def _once(url: str, remote: Remote, part: Path, start: int, progress: Progress) 
     request = urllib.request.Request(url, headers={"User-Agent": "chiaroscuro"})
     if start:
         request.add_header("Range", f"bytes={start}-")
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+    with urllib.request.build_opener(_SafeRedirects).open(request, timeout=TIMEOUT) as answer:
         resumed = answer.status == 206 and _begins(answer.headers) == start
         if not resumed:
             start = 0  # the server sends the whole
@@ -297,6 +324,28 @@ def _once(url: str, remote: Remote, part: Path, start: int, progress: Progress) 
             os.fsync(file.fileno())
     if done < remote.size:
         raise _CutError(f"the connection ended after {done} of {remote.size} bytes")
+
+
+def _require_https(url: str) -> None:
+    """Refuse an address that others on the way could read or change; this machine's is safe."""
+    parts = urllib.parse.urlsplit(url)
+    need(
+        parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _OWN),
+        lambda: f"`{url}` needs to begin with `https://`; it was not asked",
+    )
+
+
+_OWN = ("127.0.0.1", "::1", "localhost")
+
+
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows a server that names another address only where that is safe as well."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, url: str
+    ) -> Any:
+        _require_https(url)
+        return super().redirect_request(req, fp, code, msg, headers, url)
 
 
 def _begins(headers: email.message.Message) -> int:

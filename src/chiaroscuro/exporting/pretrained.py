@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import chiaroscuro.models as models
 from chiaroscuro import views
 from chiaroscuro.artifacts import Embeddings, Run, to_toml
-from chiaroscuro.artifacts.files import newer
+from chiaroscuro.artifacts.files import newer, read_json
 from chiaroscuro.diagnostics import evaluate
 from chiaroscuro.engine import Networks, OpenRun, embed, open_run
 from chiaroscuro.errors import ChiaroError, InputError, need
@@ -182,12 +181,12 @@ def load_pretrained(folder: str | os.PathLike) -> Pretrained:
             (folder / name).is_file(),
             lambda name=name: f"`load_pretrained` needs `{name}`; `{folder}` has none.",
         )
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"`{folder / 'config.json'}` is not JSON: {error}.") from None
+    config = read_json(folder / "config.json")
     need(
-        isinstance(config, dict) and "encoder" in config and config.get("library") == "chiaroscuro",
+        isinstance(config, dict)
+        and config.get("library") == "chiaroscuro"
+        and isinstance(config.get("encoder"), str)
+        and all(isinstance(config.get(part), str | None) for part in ("projector", "view")),
         lambda: (
             f"`load_pretrained` needs a folder of `save_pretrained`; `{folder}` is not one. Load "
             "weights of others with `chiaroscuro.models.load_weights`."
@@ -195,10 +194,12 @@ def load_pretrained(folder: str | os.PathLike) -> Pretrained:
     )
     newer(f"`{folder / 'config.json'}`", config.get("format"), PRETRAINED_FORMAT)
     encoder = parse(config["encoder"], _without_files(folder))
-    projector = parse(config["projector"], _without_files(folder)) if config["projector"] else None
-    view = parse(config["view"], _views()) if config["view"] else None
+    projector = (
+        parse(config["projector"], _without_files(folder)) if config.get("projector") else None
+    )
+    view = parse(config["view"], _views()) if config.get("view") else None
     model = Pretrained(encoder, projector, view)
-    models.load_weights(model, load_file(folder / "model.safetensors"), prefix="")
+    models.load_weights(model, models.load_foreign(folder / "model.safetensors"), prefix="")
     return model.eval()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,19 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from chiaroscuro.artifacts.bounded import fits, open_regular
 from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["load_foreign"]
 
 _INSIDE = ("state_dict", "model_state_dict", "model", "net")
 _PREFIXES = ("module.", "_orig_mod.")  # of DistributedDataParallel and torch.compile
+_DAMAGE = (
+    *(SafetensorError, RuntimeError, EOFError, ValueError, LookupError, OSError, TypeError),
+    *(AttributeError, ImportError, MemoryError, OverflowError, AssertionError, struct.error),
+)
+"""What torch and safetensors raise over damaged files; a RecursionError is a RuntimeError."""
+
 _DEPTH = 4  # of dictionaries inside dictionaries
 
 
@@ -42,7 +51,7 @@ def load_foreign(path: str | os.PathLike) -> dict[str, Tensor]:
     """
     path = Path(path)
     need(path.is_file(), lambda: f"`load_foreign` needs a file; there is none at `{path}`.")
-    size = path.stat().st_size
+    size = _declared(path)
     try:
         if path.suffix == ".safetensors":
             return _without_prefix(load_file(path))
@@ -52,11 +61,29 @@ def load_foreign(path: str | os.PathLike) -> dict[str, Tensor]:
             f"`{path.name}` ({size:,} bytes) is not a file of plain tensors, and nothing else is "
             f"read, for it could run code: {_line(error)} Save its `state_dict()` again."
         ) from None
-    except (SafetensorError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+    except _DAMAGE as error:
         raise ChiaroError(
             f"`{path.name}` ({size:,} bytes) cannot be read as weights: {_line(error)}"
         ) from None
     return _unwrap(path.name, content)
+
+
+def _declared(path: Path) -> int:
+    """Return the size of a file that can be read within the memory limit, unpacked too."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        fits(f"`{path}`", size)
+        if zipfile.is_zipfile(file):
+            try:
+                with zipfile.ZipFile(file) as archive:
+                    fits(f"`{path}`, unpacked,", sum(m.file_size for m in archive.infolist()))
+            except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
+                if isinstance(error, InputError):
+                    raise
+                raise ChiaroError(
+                    f"`{path.name}` ({size:,} bytes) cannot be read as weights: {_line(error)}"
+                ) from None
+    return size
 
 
 def _unwrap(name: str, content: Any) -> dict[str, Tensor]:

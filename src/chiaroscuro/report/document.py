@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings, to_toml
+from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.errors import ChiaroError
 from chiaroscuro.measures import CATALOGUE, Space, explained, spaced
 from chiaroscuro.report import numbers, points
@@ -273,7 +274,7 @@ def _lab(lab: Lab) -> dict[str, Any]:
     names = ("lab", "paper", "scale", "seeds", "seconds", "claims")
     out: dict[str, Any] = {name: lab.record.get(name) for name in names}
     if lab.figure is not None and lab.figure.stat().st_size <= _FIGURE_BYTES:
-        out["figure"] = data_url(lab.figure.read_bytes(), _KINDS[lab.figure.suffix])
+        out["figure"] = data_url(read_regular(lab.figure), _KINDS[lab.figure.suffix])
     return out
 
 

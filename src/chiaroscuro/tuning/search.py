@@ -12,8 +12,9 @@ from typing import Any
 
 from chiaroscuro.artifacts import to_toml
 from chiaroscuro.artifacts.files import newer
+from chiaroscuro.artifacts.toml import read_toml, toml_value
 from chiaroscuro.engine import Settings, presets, read_settings
-from chiaroscuro.errors import InputError, need
+from chiaroscuro.errors import need
 from chiaroscuro.tuning.space import Distribution, drawn, read_space
 
 __all__ = ["MEASURES", "SEARCH_FORMAT", "Search", "read_search"]
@@ -188,13 +189,7 @@ def _table(what: Any) -> dict[str, Any] | None:
     path = Path(str(what))
     if str(what) in presets() or not (path.is_file() or path.suffix == ".toml"):
         return None
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"`{what}` cannot be read: {reason}.") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"`{what}` is not TOML: {error}.") from None
+    return read_toml(path)
 
 
 def _named_space(space: Any) -> Any:
@@ -286,10 +281,7 @@ def _override(text: str) -> dict[str, Any]:
         bool(equals) and all(path),
         lambda: f"`--set` needs `key=value`, such as `optimiser.lr=0.1`; received `{text}`.",
     )
-    try:
-        found: Any = tomllib.loads(f"value = {value.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        found = value.strip()
+    found: Any = toml_value(value.strip())
     for part in reversed(path):
         found = {part: found}
     return found

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.errors import ChiaroError, install_command, need
 from chiaroscuro.tuning.locks import JournalLock, held, taken
 from chiaroscuro.tuning.result import SearchResult, Trial, read_result, write_result
@@ -162,15 +163,15 @@ def _mend(path: Path) -> None:
     """
     if not path.exists():
         return
-    with path.open("rb+") as file:
-        text = file.read()
-        whole = text.rfind(b"\n") + 1
-        if whole < len(text):
+    text = read_regular(path)
+    whole = text.rfind(b"\n") + 1
+    if whole < len(text):
+        with path.open("rb+") as file:
             file.truncate(whole)
     for number, line in enumerate(text[:whole].splitlines(), start=1):
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             entry = None
         if not (isinstance(entry, dict) and "op_code" in entry):
             raise ChiaroError(

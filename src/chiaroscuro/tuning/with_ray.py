@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.artifacts.files import from_json, to_json
 from chiaroscuro.errors import ChiaroError, install_command, need
 from chiaroscuro.tuning.locks import held
@@ -132,10 +133,13 @@ def _record(search: Search, number: int, out: Path) -> Trial:
     Ray also stops a trial that has just told its last epoch: that one is complete.
     """
     path = _lines_of(out, number)
-    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    rows = [from_json(line) for line in lines]
-    curve = {row["epoch"]: row["value"] for row in rows if "epoch" in row}
-    why = next((row["why"] for row in rows if "why" in row), "")
+    lines = read_regular(path).split(b"\n")[:-1] if path.is_file() else []
+    try:
+        rows = [from_json(line) for line in lines]
+        curve = {int(row["epoch"]): float(row["value"]) for row in rows if "epoch" in row}
+        why = next((str(row["why"]) for row in rows if "why" in row), "")
+    except (ValueError, LookupError, TypeError, RecursionError, OverflowError) as error:
+        raise ChiaroError(f"`{path}` is damaged: {str(error)[:200]}.") from None
     complete = search.settings(number).epochs in curve
     state = "failed" if why else "complete" if complete else "stopped" if curve else "waiting"
     return Trial(number, state, search.values(number), tuple(sorted(curve.items())), why)
