@@ -61,7 +61,7 @@ SECONDS = 10.0
 MOST_MB = 1024
 ADDRESS_SPACE = 12 << 30  # torch alone maps several GB that it never touches
 ROWS = 12
-PART = 500
+PART = 2500
 """Cases of one process."""
 
 
@@ -719,7 +719,7 @@ def make_cifar(folder: Path) -> None:
     for i, name in enumerate([*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]):
         record = rng.integers(0, 10, (2, 3073), dtype=np.uint8)
         (folder / f"{name}.bin").write_bytes(record.tobytes())
-    names = "airplane automobile bird cat deer dog frog horse ship truck".split()
+    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
     (folder / "batches.meta.txt").write_text("\n".join(names) + "\n")
 
 
@@ -1319,7 +1319,9 @@ def work_through(call: argparse.Namespace) -> None:
     targets = [t for t in TARGETS if is_here(t)]
     signal.signal(signal.SIGALRM, too_late)
     guard = Guard(Path(call.work).resolve())
-    for target in wanted(targets, call.only):  # what readers load when they are first used is loaded now
+    for target in wanted(
+        targets, call.only
+    ):  # what readers load when they are first used is loaded now
         place = Path(call.work) / "warm"
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(call.good / target.name, place, symlinks=True)

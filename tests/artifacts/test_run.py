@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import chiaroscuro
 from chiaroscuro.artifacts import Run, environment, to_toml
+from chiaroscuro.artifacts.toml import from_toml, read_toml, toml_value
 from chiaroscuro.errors import ChiaroError, InputError
 
 SETTINGS = {
@@ -343,3 +344,26 @@ def test_records_are_synced_when_asked(tmp_path, monkeypatch):
     assert names == []
     run.sync_history()
     assert names == [str(run.folder / "history.jsonl"), str(run.folder)]
+
+
+# ---- TOML of unknown origin ----
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 3000 + "]" * 3000, "9" * 5000, "0x" + "f" * 4500, str(2**64), str(-(2**63) - 1)]
+)
+def test_values_that_toml_lacks_are_sentences(text):
+    for read in (toml_value, lambda value: from_toml(f"a = {value}")):
+        with pytest.raises(InputError, match=r"nests too deeply|Exceeds the limit|of which TOML"):
+            read(text)
+    assert toml_value(str(2**63)) == 2**63
+
+
+def test_a_settings_file_that_is_a_device_or_a_pipe_is_a_sentence(tmp_path):
+    (tmp_path / "zero.toml").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.toml")
+    for name in ("zero.toml", "pipe.toml"):
+        with pytest.raises(InputError, match="is not a regular file"):
+            read_toml(tmp_path / name)
+    with pytest.raises(InputError, match="is not there"):
+        read_toml(tmp_path / "none.toml")

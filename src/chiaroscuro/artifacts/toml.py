@@ -57,7 +57,7 @@ def from_toml(text: str, what: str = "The text") -> dict[str, Any]:
         chiaroscuro.errors.InputError: `a.toml` is not TOML: Invalid value (at end of document).
     """
     try:
-        return tomllib.loads(text)
+        return _within_64_bits(tomllib.loads(text))
     except RecursionError:
         raise InputError(f"{what} is not TOML that can be read: it nests too deeply.") from None
     except (ValueError, OverflowError) as error:  # TOMLDecodeError; numbers, dates out of range
@@ -81,7 +81,7 @@ def toml_value(text: str) -> Any:
         (0.5, 'Gaussian(tau=0.5)')
     """
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return _within_64_bits(tomllib.loads(f"value = {text}")["value"])
     except tomllib.TOMLDecodeError:
         return text
     except (RecursionError, ValueError, OverflowError) as error:
@@ -90,6 +90,16 @@ def toml_value(text: str) -> Any:
             f"A value of {len(text):,} letters, beginning with `{text[:20]}`, is not TOML that can "
             f"be read: {reason.rstrip('.')}."
         ) from None
+
+
+def _within_64_bits(value: Any) -> Any:
+    """Return a value whose integers TOML has: one in hexadecimal may have any number of digits."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            _within_64_bits(inner)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise ValueError(f"an integer of {value.bit_length():,} bits, of which TOML has 64")
+    return value
 
 
 def _table(table: Mapping[str, Any], path: tuple[str, ...]) -> str:
