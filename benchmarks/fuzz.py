@@ -385,7 +385,7 @@ TAR_KINDS = [b"1", b"2", b"3", b"6", b"5", b"S", b"x", b"g", b"L", b"K", b"\0", 
 
 
 def tar_file(data: bytes, luck: Luck) -> bytes:
-    """Another header, with its checksum made to match; or blocks lost, at the boundaries of members."""
+    """Another header, its checksum made to match; or blocks lost, where members begin."""
     block = bytearray(data)
     heads = [at for at in range(0, len(block) - 512, 512) if block[at + 257 : at + 262] == b"ustar"]
     if not heads:
@@ -450,9 +450,8 @@ _BOMB: list[bytes] = []
 def zero_bomb() -> bytes:
     """300 MB of zeros in 300 kB."""
     if not _BOMB:
-        packer, parts = zlib.compressobj(1, wbits=31), []
-        for _ in range(300):
-            parts.append(packer.compress(bytes(1 << 20)))
+        packer = zlib.compressobj(1, wbits=31)
+        parts = [packer.compress(bytes(1 << 20)) for _ in range(300)]
         _BOMB.append(b"".join(parts) + packer.flush())
     return _BOMB[0]
 
@@ -716,11 +715,10 @@ def make_mnist(folder: Path) -> None:
 
 def make_cifar(folder: Path) -> None:
     rng = np.random.default_rng(0)
-    for i, name in enumerate([*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]):
+    for name in [*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]:
         record = rng.integers(0, 10, (2, 3073), dtype=np.uint8)
         (folder / f"{name}.bin").write_bytes(record.tobytes())
-    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-    (folder / "batches.meta.txt").write_text("\n".join(names) + "\n")
+    (folder / "batches.meta.txt").write_text("\n".join("abcdefghij") + "\n")
 
 
 def count_cifar(folder: Path) -> int | None:
@@ -865,7 +863,7 @@ def read_checkpoint(folder: Path) -> None:
 
 
 def match_manifests(folder: Path) -> None:
-    """Make sizes, checksums and names of changed checkpoints agree, so that more than them is read."""
+    """Make sizes, checksums and names of changed checkpoints agree, so that all of it is read."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         manifest = path / "manifest.json"
         if not manifest.is_file() or manifest.is_symlink():
@@ -1337,7 +1335,7 @@ def work_through(call: argparse.Namespace) -> None:
         print(json.dumps({"begins": case}), file=out)
         found = run_case(case, call.seed, targets, call.good, guard)
         if found.get("late"):
-            # a machine that is busy with other things is no hang: once more, by the processor's clock
+            # a machine that is busy elsewhere is no hang: once more, by the processor's clock
             found = run_case(case, call.seed, targets, call.good, guard, 6 * SECONDS)
             if found.get("late") or found["cpu"] > SECONDS:
                 found["hang"] = found["seconds"]

@@ -208,7 +208,8 @@ def main() -> None:
             server.process.terminate()
             server.process.wait()
     print(json.dumps(result, indent=1))
-    save("soak", result, f"python benchmarks/soak.py --minutes {given.minutes:g}")
+    name = "soak" if given.minutes >= 60 else "soak-short"
+    save(name, result, f"python benchmarks/soak.py --minutes {given.minutes:g}")
     sys.exit(0 if result["flat"] and not result["faults"] else 1)
 
 

@@ -1,5 +1,6 @@
 """The live server: who is answered, what can be read, and what arrives while training runs."""
 
+import asyncio
 import contextlib
 import http.client
 import itertools
@@ -16,6 +17,8 @@ import pytest
 
 from chiaroscuro.artifacts import Run
 from chiaroscuro.cli import main
+from chiaroscuro.report import server as module
+from chiaroscuro.report.listing import Listing
 from report.conftest import DIAGNOSIS, make_run
 
 pytest.importorskip("starlette", reason="no server: `.[view]`")
@@ -390,3 +393,24 @@ def test_curves_grow_while_a_real_training_runs(opened, tmp_path):
         training.kill()
         training.wait()
         server.close()
+
+
+def test_a_stream_without_news_says_that_it_is_alive(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "EVERY", 0.01)
+    monkeypatch.setattr(module, "BEAT", 0.0)
+    run = Run.create(tmp_path / "run", {"seed": 0})
+    listing = Listing(tmp_path)
+
+    class Asked:
+        async def is_disconnected(self):
+            return False
+
+    async def first(news, n):
+        return [await anext(news) for _ in range(n)]
+
+    listed = asyncio.run(first(module._list_news(Asked(), module._Watch(listing)), 3))
+    found = {"a": run.folder}
+    followed = asyncio.run(first(module._run_news(Asked(), module._Watch(listing), found), 3))
+    for said in (listed, followed):
+        assert said[0].startswith("data: ")
+        assert said[1:] == [": alive\n\n"] * 2

@@ -37,6 +37,9 @@ IDLE = 20
 LONGEST = 10.0
 """Seconds between looks at most, so that a new run appears soon all the same."""
 
+BEAT = 10.0
+"""Seconds after which a stream without news says that it is alive, so that nobody gives it up."""
+
 PATIENCE = 10.0
 """Seconds that a connection may take to send its request."""
 
@@ -258,13 +261,17 @@ async def _list_news(request: Any, watch: _Watch) -> AsyncIterator[str]:
     """Yield an event with the rows that changed and those that are gone; the first has all."""
     last: Mapping[str, Any] = {}
     version = -1
+    said = time.monotonic()
     while not await request.is_disconnected():
         seen = await watch.look()
         if seen.version != version:
             changed = [row for key, row in seen.rows.items() if last.get(key) is not row]
             gone = [key for key in last if key not in seen.rows]
             yield _event({"rows": changed, "gone": gone})
-            last, version = seen.rows, seen.version
+            last, version, said = seen.rows, seen.version, time.monotonic()
+        elif time.monotonic() - said >= BEAT:
+            yield _ALIVE
+            said = time.monotonic()
         await asyncio.sleep(EVERY)
 
 
@@ -272,13 +279,20 @@ async def _run_news(request: Any, watch: _Watch, found: dict[str, Path]) -> Asyn
     """Yield an event with the curves of the chosen runs that have something new."""
     listing = watch.listing
     marks: dict[str, Any] = {}
+    said = time.monotonic()
     while not await request.is_disconnected():
         now = {key: await asyncio.to_thread(listing.mark, path) for key, path in found.items()}
         changed = [key for key in found if now[key] != marks.get(key)]
         if changed:
             yield _event({key: await watch.news(found[key], now[key]) for key in changed})
-            marks = now
+            marks, said = now, time.monotonic()
+        elif time.monotonic() - said >= BEAT:
+            yield _ALIVE
+            said = time.monotonic()
         await asyncio.sleep(EVERY)
+
+
+_ALIVE = ": alive\n\n"  # a comment, which an event stream may hold
 
 
 def _event(content: Any) -> str:
