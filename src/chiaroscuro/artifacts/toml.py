@@ -66,6 +66,8 @@ def from_toml(text: str, what: str = "The text") -> dict[str, Any]:
 
 def read_toml(path: str | os.PathLike) -> dict[str, Any]:
     """Return the table of a TOML file: a regular one of at most 16 MB, or a sentence."""
+    if not os.path.exists(path):
+        raise InputError(f"`{path}` cannot be read: No such file or directory.")
     try:
         text = read_regular(path, _MOST_BYTES).decode()
     except UnicodeDecodeError as error:
