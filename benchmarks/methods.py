@@ -6,12 +6,12 @@
 
 Each method is its preset with the same encoder, data, size of images, batch and optimiser (AdamW);
 its objective, head, target, crops and momentum are its own. The rate is one of RATES, chosen with
-seed 0 on a fifth of the training side that this choice does not train on, a third of the seconds each, by
-kNN. The epochs are planned from the measured speed, so that the schedules end with the seconds;
-training stops after the epoch in which they are over. `raw pixels` and `untrained` are the controls.
-Reported is the encoder's h on the held-out images: weighted kNN (k = 20) and the ridge probe. Images
-per second count samples, not views; memory is the largest resident size of the training process
-above what it had before the first step.
+seed 0 on a fifth of the training side that this choice does not train on, a third of the seconds
+each, by kNN. The epochs are planned from the measured speed, so that the schedules end with the
+seconds; training stops after the epoch in which they are over. `raw pixels` and `untrained` are the
+controls. Reported is the encoder's h on the held-out images: weighted kNN (k = 20) and the ridge
+probe. Images per second count samples, not views; memory is the largest resident size of the
+training process above what it had before the first step.
 
 Each piece runs in a process of its own and is written to the results at once; what is there is not
 run again.
@@ -54,7 +54,7 @@ COMMON = [
     "optimiser.weight_decay=1e-4",
     "schedule.name=cosine",
 ]
-"""AdamW for all: at minutes of training it serves each better than the LARS or SGD of the papers."""
+"""One optimiser for all: the race is of methods, not of optimisers."""
 
 METHODS: dict[str, tuple[str, list[str]]] = {
     "SimCLR": ("simclr", [HEAD, "objective=InfoNCE(kernel=Cosine(tau=0.1))"]),

@@ -137,7 +137,7 @@ def test_wandb_stays_on_the_machine(tmp_path, sets, monkeypatch):
 
 @pytest.mark.extra("mlflow")
 def test_mlflow_holds_the_settings_and_the_history(tmp_path, sets, monkeypatch):
-    """A database on this machine, unless MLFLOW_TRACKING_URI says otherwise; a resumed run goes on."""
+    """A database on this machine unless MLFLOW_TRACKING_URI is set; a resumed run goes on."""
     import mlflow
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
