@@ -15,7 +15,7 @@ from chiaroscuro.measures.rows import rows_of, spaced, unit
 
 __all__ = ["Economy", "economy"]
 
-BANK, QUERIES = 4000, 500
+BANK, QUERIES = 2000, 250
 """Rows among which neighbours are sought, and rows of which they are sought."""
 KEPT = 10
 LOSS = 0.01
@@ -57,7 +57,7 @@ def economy(h: Any, labels: np.ndarray | None = None, metric: str = "cosine") ->
 
         recall = mean_i |the ten nearest of i, found so| and found exactly| / 10
 
-    All of 500 evenly spaced rows among 4,000. `index` sorts the rows into 64 cells by k-means and
+    All of 250 evenly spaced rows among 2,000. `index` sorts the rows into 64 cells by k-means and
     looks into the 8 nearest, as an inverted file of faiss does (`IVF64`, `nprobe=8`): rows that
     have no structure make it miss most.
 
@@ -85,7 +85,7 @@ def economy(h: Any, labels: np.ndarray | None = None, metric: str = "cosine") ->
     ten = min(KEPT, k)
     exact = _others(x, asked, k, metric)
     sizes = np.array(sorted({2**i for i in range(d.bit_length()) if 2**i < d} | {d}))
-    sizes = sizes[-9:]
+    sizes = sizes[-7:]  # down to a 64th of them
     variance = x.var(axis=0)
     order = np.argsort(-variance, kind="stable")
     axes = np.linalg.eigh(np.cov(x.T).reshape(d, d))[1][:, ::-1]

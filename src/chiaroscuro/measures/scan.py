@@ -25,6 +25,7 @@ DOUBLE = 3e10
 _CHUNK = 4096
 _GRAIN, _SHIFT = 32, 40_000  # of the histogram: parts of an octave, and where 1 is
 _BAD = 1000
+_CACHED = 1 << 14  # words mixed at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,13 +271,19 @@ def _hash(rows: np.ndarray) -> np.ndarray:
     draw = np.random.default_rng(0)
     drawn = draw.integers(1, 1 << 62, size=(1, words.shape[1]), dtype=np.uint64)
     odd = np.asarray(2 * drawn + 1).reshape(-1)
-    out = np.zeros(n, dtype=np.uint64)
-    step = max(1, (1 << 20) // max(1, words.shape[1]))
+    out = np.empty(n, dtype=np.uint64)
+    step = max(1, _CACHED // max(1, words.shape[1]))
+    mixed, shifted = np.empty((2, min(n, step), words.shape[1]), dtype=np.uint64)
     for start in range(0, n, step):
         w = words[start : start + step]
-        mixed = (w ^ (w >> np.uint64(32))) * odd
-        mixed ^= mixed >> np.uint64(29)
-        out[start : start + step] = (mixed * odd[::-1]).sum(axis=1, dtype=np.uint64)
+        t, q = mixed[: len(w)], shifted[: len(w)]
+        np.right_shift(w, np.uint64(32), out=t)
+        np.bitwise_xor(w, t, out=t)
+        np.multiply(t, odd, out=t)
+        np.right_shift(t, np.uint64(29), out=q)
+        np.bitwise_xor(t, q, out=t)
+        np.multiply(t, odd[::-1], out=t)
+        np.sum(t, axis=1, dtype=np.uint64, out=out[start : start + step])
     return out
 
 

@@ -138,19 +138,19 @@ def _accuracy(
     hits = (named(y) == y[test]).astype(np.float64)
     knn = lambda labels: float((named(labels) == labels[test]).mean())
     out.numbers[f"{prefix}knn_accuracy"] = float(hits.mean())
-    out.numbers[f"{prefix}linear_accuracy"] = p = _linear(x, y, split, seed)
-    out.numbers[f"{prefix}linear_error"] = math.sqrt(max(p * (1 - p), 0.25 / len(test)) / len(test))
-    if prefix == "untrained_":
-        return
+    linear = lambda _, labels: _linear(x, labels, split, seed)
     rows = np.arange(len(y))
-    # the labels keep their law and lose their rows
-    out.controls[f"{prefix}knn_accuracy"] = shuffled(
-        lambda _, labels: knn(labels), rows, y, seed=seed
-    )
-    out.controls[f"{prefix}linear_accuracy"] = shuffled(
-        lambda _, labels: _linear(x, labels, split, seed), rows, y, repeats=1, seed=seed
-    )
-    out.intervals[f"{prefix}knn_accuracy"] = interval(np.mean, hits, replace=True, seed=seed)
+    if prefix == "untrained_":
+        p = linear(rows, y)
+    else:  # the labels keep their law and lose their rows
+        control = shuffled(linear, rows, y, repeats=1, seed=seed)
+        out.controls[f"{prefix}linear_accuracy"], p = control, control.value
+        out.controls[f"{prefix}knn_accuracy"] = shuffled(
+            lambda _, labels: knn(labels), rows, y, seed=seed
+        )
+        out.intervals[f"{prefix}knn_accuracy"] = interval(np.mean, hits, replace=True, seed=seed)
+    out.numbers[f"{prefix}linear_accuracy"] = p
+    out.numbers[f"{prefix}linear_error"] = math.sqrt(max(p * (1 - p), 0.25 / len(test)) / len(test))
 
 
 def _linear(x: np.ndarray, y: np.ndarray, split: np.ndarray | None, seed: int) -> float:
