@@ -407,6 +407,25 @@ def test_parse_knows_what_settings_know(text):
     assert cs.parse(repr(cs.parse(text))) == cs.parse(text)
 
 
+def test_parse_knows_every_name_of_the_settings():
+    from chiaroscuro.engine.networks import projector_names
+    from chiaroscuro.engine.settings import model_names
+
+    known = cs._every_name()
+    assert model_names().keys() | projector_names(3).keys() <= known.keys()
+    for name in cs.engine.presets():
+        settings = read_settings(name)
+        assert repr(cs.parse(settings.objective)) == repr(settings.make_objective())
+        for text, view in zip(
+            (settings.views.first, settings.views.second or settings.views.first),
+            settings.views.objects(),
+            strict=True,
+        ):
+            assert (cs.parse(text) if text.strip() else None) == view
+        for text in (settings.network.encoder, settings.network.second_encoder):
+            assert not text or text.partition("(")[0] in known
+
+
 def test_parse_opens_data():
     assert len(cs.parse("digits(renderings=(1, 1))")) == 1797
     text = "Process(Box(2), content=2, style=Laplace(0.3), mixing=Linear(2))"

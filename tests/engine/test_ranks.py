@@ -10,6 +10,7 @@ import textwrap
 
 import numpy as np
 import pytest
+import torch
 
 from chiaroscuro.artifacts import Run, checkpoints
 from chiaroscuro.engine import build, read_settings, train
@@ -282,3 +283,66 @@ def test_a_step_sends_two_messages(runs):
         assert sorted(step) == sorted([gather] * (1 + norms) + ["all_reduce"] * norms + [back])
     for step in found["micro_batch"]:  # all gradients in one bucket
         assert sorted(step) == sorted([gather, back, "all_reduce"])
+
+
+OBJECTS = """
+    import sys
+
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+    import chiaroscuro as cs
+
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(32, 5)).astype(np.float32))
+    settings = {
+        "epochs": 2,
+        "batch": 8,
+        "optimiser": {"name": "sgd", "lr": 0.1},
+        "schedule": {"warmup": 0.0},
+        "network": {"projector": ""},
+    }
+
+
+    def net():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
+
+
+    def loss(z1, z2):
+        return cs.InfoNCE(cs.Gaussian(tau=0.5))(z1, z2)
+
+
+    def weights(world, rank):
+        by_train, by_fit = net(), net()
+        noisy = lambda row: row + 0.1 * torch.randn(5)
+        cs.train(settings, data=x, encoder=by_train, view=noisy, objective=loss)
+        pairs = TensorDataset(x, x + 0.1)
+        part = DistributedSampler(pairs, world, rank, shuffle=False)
+        loader = DataLoader(pairs, 8 // world, sampler=part)
+        sgd = torch.optim.SGD(by_fit.parameters(), 0.1)
+        options = cs.engine.FitOptions(micro_batch=2)
+        cs.engine.fit(by_fit, loss, loader, sgd, epochs=2, options=options)
+        return [p.detach() for one in (by_train, by_fit) for p in one.parameters()]
+"""
+
+
+def test_objects_train_twice_in_a_process_on_two_ranks(tmp_path):
+    """Each training joins the ranks anew; both end as on one rank."""
+    script = tmp_path / "objects.py"
+    end = """
+    if __name__ == "__main__":
+        import os
+
+        rank = int(os.environ["RANK"])
+        found = weights(2, rank)
+        if rank == 0:
+            torch.save(found, sys.argv[1])
+    """
+    script.write_text(textwrap.dedent(OBJECTS) + textwrap.dedent(end))
+    done = torchrun(str(script), str(tmp_path / "weights.pt"))
+    assert done.returncode == 0, done.stderr
+    alone: dict = {}
+    exec(textwrap.dedent(OBJECTS), alone)  # noqa: S102 - the text above
+    for one, two in zip(alone["weights"](1, 0), torch.load(tmp_path / "weights.pt"), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6)

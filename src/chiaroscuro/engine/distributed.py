@@ -10,6 +10,7 @@ refuse it, with the same sentence: nobody waits for someone who has left.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import os
 import re
@@ -928,6 +929,10 @@ def _host(group: Group) -> Group:
 # ---- beginning and end ----
 
 
+_JOINED = itertools.count()
+"""Groups that this process has joined, one after another, as have the others."""
+
+
 @contextmanager
 def joined_ranks() -> Iterator[None]:
     """Join the other ranks that `torchrun` started, as its environment says; leave at the end.
@@ -942,7 +947,10 @@ def joined_ranks() -> Iterator[None]:
     kind = None if accelerator is None else accelerator.type
     if kind is not None and backends(kind) != "gloo":
         torch.accelerator.set_device_index(_local_device(kind))
-    dist.init_process_group(backends(kind))
+    # under a name of its own: the store of `torchrun` still has the addresses of a group before
+    store, rank_, size = next(dist.rendezvous("env://"))
+    store = dist.PrefixStore(f"joined {next(_JOINED)}", store)
+    dist.init_process_group(backends(kind), store=store, rank=rank_, world_size=size)
     try:
         yield
     except BaseException as error:
