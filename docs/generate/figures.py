@@ -31,7 +31,16 @@ def _diagnosis() -> bytes:
     )
     for (name, h), colour in zip(kinds.items(), ("#1b7f5c", "#d97706", "#b91c1c"), strict=True):
         s = np.linalg.svd(h - h.mean(0), compute_uv=False) / np.sqrt(n)
-        axes[0].semilogy(np.arange(1, d + 1), s, color=colour, label=name)
+        axes[0].semilogy(np.arange(1, d + 1), s, color=colour)
+        at = 40 if name.startswith("dim") else 24
+        axes[0].annotate(
+            name,
+            (at, s[at - 1]),
+            textcoords="offset points",
+            xytext=(0, 6),
+            color=colour,
+            fontsize=9,
+        )
         u = h / np.linalg.norm(h, axis=1, keepdims=True)
         cosine = (u @ u.T)[np.triu_indices(n, 1)]
         axes[1].hist(
@@ -47,7 +56,6 @@ def _diagnosis() -> bytes:
             name, (alignment, uniformity), textcoords="offset points", xytext=(8, -3), fontsize=9
         )
     axes[0].set(xlabel="index $k$", ylabel="singular value $s_k$", title="spectrum")
-    axes[0].legend(frameon=False, fontsize=8, loc="center right")
     axes[1].set(xlabel="cosine of distinct samples", ylabel="density", title="cone", ylim=(0, 12))
     axes[2].set(
         xlabel="alignment (0 is best)", ylabel="uniformity (lower is better)", title="the two goals"

@@ -171,6 +171,22 @@ def test_the_python_blocks_of_the_guide_run(tmp_path, monkeypatch, page):
             exec(compile(block, f"{page}.md", "exec"), {})  # noqa: S102
 
 
+# ---- the README, command by command ----
+
+
+def test_the_commands_of_the_readme_work_as_they_stand(capsys, home, monkeypatch):
+    monkeypatch.chdir(home)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\$ (chiaro .*)$", readme, re.MULTILINE)
+    assert [line.split()[1] for line in lines] == ["train", "evaluate", "report", "diagnose"]
+    for line in lines:
+        cut = "--no-diagnose --map none --points 200" if "report" in line else ""
+        cut = "--set epochs=1" if " train " in line else cut
+        status, out, err = typed(capsys, f"{line} {cut}")
+        assert status == 0, f"{line}: {err}"
+        assert out
+
+
 # ---- what a newcomer gets wrong ----
 
 WRONG = {

@@ -262,7 +262,7 @@ class SavingSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """One training, said completely: the same settings and threads give the same weights.
+    """Hold all settings of a training run: the same settings and threads give the same weights.
 
     Objects (objective, views, networks) are texts in the notation of `chiaroscuro.spec`, and can
     name what their rooms export and nothing else.
