@@ -130,8 +130,8 @@ def locate_non_finite(call: str, **embeddings: Tensor) -> None:
 
 def _unit(z: Tensor) -> tuple[Tensor, Tensor]:
     """Unit rows and the reciprocals of their norms (zero for a zero row)."""
-    norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
-    if not torch.is_grad_enabled() and norm.numel() and readable(norm):
+    if not torch.is_grad_enabled() and z.numel() and readable(z):
+        norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
         least, most = (x.item() for x in norm.aminmax())
         if least > 1e-15 and most < 1e15:  # neither a square nor its sum was lost
             return z / norm, norm.reciprocal_()
@@ -183,8 +183,29 @@ def power(t: Tensor, q: float) -> Tensor:
         >>> power(torch.tensor([0.0, 4.0]), 0.5).tolist()
         [0.0, 2.0]
     """
+    if not readable(t) and not transformed():
+        return _Power.apply(t, q)
     positive = t > 0
     return torch.where(positive, t, 1.0).pow(q) * positive
+
+
+class _Power(torch.autograd.Function):
+    """The same in fewer operations, where each is a launch."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, q: float) -> Tensor:
+        ctx.q = q
+        ctx.save_for_backward(t)
+        return t.pow(q)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (t,) = ctx.saved_tensors
+        if torch.is_grad_enabled():  # zero out before the power: this gradient has one of its own
+            slope = torch.where(t > 0, t, 1.0).pow(ctx.q - 1) * (t > 0)
+        else:
+            slope = t.pow(ctx.q - 1).masked_fill_(t == 0, 0.0)
+        return grads[0] * slope * ctx.q, None
 
 
 def paired_squared(a: Tensor, b: Tensor) -> Tensor:

@@ -73,23 +73,33 @@ class LARS(torch.optim.Optimizer):
         """One step of every tensor that has a gradient."""
         need(closure is None, "`LARS.step` takes no closure; call `backward` before it.")
         for group in self.param_groups:
+            alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
             for w in group["params"]:
                 if w.grad is not None:
-                    self._move(w, w.grad, group)
+                    alike.setdefault((w.device, w.dtype), []).append(w)
+            for weights in alike.values():
+                self._move(weights, [w.grad for w in weights], group)  # type: ignore[misc]
 
-    def _move(self, w: Tensor, g: Tensor, group: dict[str, Any]) -> None:
-        trust: float | Tensor = 1.0
-        if not group["exclude"]:
-            size, slope = w.norm(), g.norm()
+    def _move(self, weights: list[Tensor], slopes: list[Tensor], group: dict[str, Any]) -> None:
+        """Tensors of one device and format, all of them in a few operations."""
+        rate = group["lr"]
+        if group["exclude"]:
+            moves = torch._foreach_mul(slopes, rate)
+        else:
             decay = group["weight_decay"]
+            size = torch.stack(torch._foreach_norm(weights))
+            slope = torch.stack(torch._foreach_norm(slopes))
             trust = group["eta"] * size / (slope + decay * size)
-            trust = torch.where((size > 0) & (slope > 0), trust, 1.0)
-            g = g + decay * w
-        if "v" not in self.state[w]:
-            self.state[w]["v"] = torch.zeros_like(w)
-        v = self.state[w]["v"]
-        v.mul_(group["momentum"]).add_(g * (group["lr"] * trust))
-        w.sub_(v)
+            trust = torch.where((size > 0) & (slope > 0), trust, 1.0) * rate
+            moves = torch._foreach_add(slopes, weights, alpha=decay)
+            torch._foreach_mul_(moves, list(trust.unbind()))
+        for w in weights:
+            if "v" not in self.state[w]:
+                self.state[w]["v"] = torch.zeros_like(w)
+        velocities = [self.state[w]["v"] for w in weights]
+        torch._foreach_mul_(velocities, group["momentum"])
+        torch._foreach_add_(velocities, moves)
+        torch._foreach_sub_(weights, velocities)
 
 
 def optimiser(settings: OptimiserSettings, *modules: nn.Module) -> torch.optim.Optimizer:

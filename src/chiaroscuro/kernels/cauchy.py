@@ -41,6 +41,7 @@ class Cauchy(Leaf):
     strictly = True
     statistic = "squared"
     decreasing = True
+    smooth = True
 
     def __init__(self, tau: Tau = 1.0):
         super().__init__(tau)

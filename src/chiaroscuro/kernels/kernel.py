@@ -155,6 +155,9 @@ class Leaf(Kernel):
     decreasing: bool = False
     """The formula falls as t >= 0 grows, from 0 at t = 0: sums can do without a maximum."""
 
+    smooth: bool = False
+    """The slope of the formula is finite at t = 0."""
+
     tau: float | tuple[float, ...] | Temperature
 
     def __init__(self, tau: Tau):
@@ -274,7 +277,7 @@ class Part:
             t = squared_distances(a, b)
         else:
             t = power_sums(a, b, self.leaf.p)
-        return self._log_of(t, rate)
+        return self.of_statistic(t, rate)
 
     def log_paired(self, a: Tensor, b: Tensor, rate: float | Tensor) -> Tensor:
         """log of weight times k, feature row i with feature row i."""
@@ -284,13 +287,14 @@ class Part:
             t = paired_squared(a, b)
         else:
             t = paired_power(a, b, self.leaf.p)
-        return self._log_of(t, rate)
+        return self.of_statistic(t, rate)
 
-    def _log_of(self, t: Tensor, rate: float | Tensor) -> Tensor:
+    def of_statistic(self, t: Tensor, rate: float | Tensor) -> Tensor:
+        """log of weight times k, given the statistic of feature rows."""
         leaf = self.leaf
         if leaf.own:
             x = t * rate
-            if leaf.statistic != "inner":  # a slope may be infinite at 0: equal points do not pull
+            if leaf.statistic != "inner" and not leaf.smooth:  # equal points do not pull
                 x = torch.where(x > 0, x, x.detach())
             log_k = leaf.profile(x)
         else:

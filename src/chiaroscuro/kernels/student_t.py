@@ -40,6 +40,7 @@ class StudentT(Leaf):
     strictly = True
     statistic = "squared"
     decreasing = True
+    smooth = True
 
     def __init__(self, nu: float = 1.0, tau: Tau = 1.0):
         super().__init__(tau)

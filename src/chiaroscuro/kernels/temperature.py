@@ -99,13 +99,14 @@ class Learnable(Temperature):
 
     def value(self) -> Tensor:
         """The temperature now, as a tensor that carries the gradient."""
-        wide = torch.float32 if self.log_ratio.device.type == "mps" else torch.float64
+        wide = torch.float64 if self.log_ratio.device.type == "cpu" else self.log_ratio.dtype
         init: float | Tensor = (
             self.init
             if isinstance(self.init, float)
             else (torch.tensor(self.init, dtype=wide).to(self.log_ratio.device, non_blocking=True))
         )
-        return self.least + (init - self.least) * self.log_ratio.to(wide).exp()
+        above = (init - self.least if self.least else init) * self.log_ratio.to(wide).exp()
+        return above + self.least if self.least else above
 
 
 Tau = float | Sequence[float] | Temperature
@@ -171,7 +172,7 @@ def rate_and_scale(
     else:
         values = tau.value().to(dtype=like.dtype, device=like.device)
         if values.ndim == 0:
-            return 1 / values, None
+            return values.reciprocal(), None
     need(
         len(values) == d,
         lambda: (
@@ -180,5 +181,6 @@ def rate_and_scale(
         ),
     )
     smallest = values.detach().amin()
-    least = float(smallest) if readable(smallest) else smallest
-    return 1 / least, (values / least).pow(-1 / degree)
+    if readable(smallest):
+        return 1 / float(smallest), (values / float(smallest)).pow(-1 / degree)
+    return smallest.reciprocal(), (values / smallest).pow(-1 / degree)

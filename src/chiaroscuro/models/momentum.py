@@ -25,7 +25,8 @@ class Momentum(nn.Module):
     Args:
         module: the model to start from; it is copied.
 
-    Numerics: at m = 1 nothing moves and at m = 0 the copy is exact.
+    Numerics: at m = 1 nothing moves and at m = 0 the copy is exact. All tensors move in a few
+    operations, however many there are.
 
     References:
         he2020moco, grill2020byol
@@ -59,10 +60,11 @@ class Momentum(nn.Module):
         ours, theirs = dict(self.module.named_parameters()), dict(model.named_parameters())
         buffers, sources = dict(self.module.named_buffers()), dict(model.named_buffers())
         _matching(ours | buffers, theirs | sources)
-        for name, p in ours.items():
-            p.lerp_(theirs[name].to(p), 1 - m)
-        for name, b in buffers.items():
-            b.copy_(sources[name])
+        if ours:
+            slow = list(ours.values())
+            torch._foreach_lerp_(slow, [theirs[name].to(p) for name, p in ours.items()], 1 - m)
+        if buffers:
+            torch._foreach_copy_(list(buffers.values()), [sources[name] for name in buffers])
 
     def __repr__(self) -> str:
         try:

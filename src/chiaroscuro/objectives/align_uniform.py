@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from chiaroscuro.errors import number
 from chiaroscuro.kernels import Gaussian
-from chiaroscuro.numerics import paired_squared, power, unit
+from chiaroscuro.numerics import paired_squared, power, readable, unit
 from chiaroscuro.objectives.objective import Batch, Objective
-from chiaroscuro.pairwise import Layout, log_sum_exp
+from chiaroscuro.pairwise import Layout, by_blocks, log_sum_exp
 
 __all__ = ["AlignUniform"]
 
@@ -53,11 +54,25 @@ class AlignUniform(Objective):
         return repel - attract
 
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        u1, u2 = map(unit, batch.pair)
-        align = power(paired_squared(u1, u2), self.alpha / 2).mean()
-        return -self.align * align, self.uniform * (self._spread(u1) + self._spread(u2)) / 2
+        u = unit(torch.cat(batch.pair))
+        u1, u2 = u.chunk(2)
+        squared = paired_squared(u1, u2)
+        align = (squared if self.alpha == 2 else power(squared, self.alpha / 2)).mean()
+        if readable(u):
+            return -self.align * align, self.uniform * (self._spread(u1) + self._spread(u2)) / 2
+        return -self.align * align, self.uniform * self._spreads(u)
+
+    def _spreads(self, u: Tensor) -> Tensor:
+        """The mean of U over both views, stacked."""
+        n = len(u) // 2
+        sums = by_blocks(self._kernel, u, replace(Layout.within(n), views=2, both=True))[1]
+        return torch.logsumexp(sums, dim=1).mean() - math.log(n * (n - 1))
+
+    @property
+    def _kernel(self) -> Gaussian:
+        return Gaussian(tau=1 / (2 * self.t))
 
     def _spread(self, u: Tensor) -> Tensor:
         n = len(u)
-        _, sums, _ = log_sum_exp(Gaussian(tau=1 / (2 * self.t)), u, Layout.within(n))
+        _, sums, _ = log_sum_exp(self._kernel, u, Layout.within(n))
         return torch.logsumexp(sums[0], dim=0) - math.log(n * (n - 1))

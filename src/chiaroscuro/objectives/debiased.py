@@ -10,9 +10,10 @@ from torch import Tensor
 from chiaroscuro.errors import need, number
 from chiaroscuro.kernels import Cosine
 from chiaroscuro.kernels.temperature import Temperature
-from chiaroscuro.objectives.infonce import pairs_and_sums
+from chiaroscuro.numerics import readable
+from chiaroscuro.objectives.infonce import pairs_and_sums, stacked
 from chiaroscuro.objectives.objective import Batch, Objective
-from chiaroscuro.pairwise import AllButPair
+from chiaroscuro.pairwise import AllButPair, by_blocks
 
 __all__ = ["Debiased"]
 
@@ -109,10 +110,9 @@ class Debiased(Objective):
                 f"{batch.n} pair and no queue. Take a larger batch."
             ),
         )
-        pairs, sums = self._sums(batch, 1.0)
+        pairs, sums = self._sums(batch)
         if self.beta:
-            harder, easier = (self._sums(batch, q)[1] for q in (1 + self.beta, self.beta))
-            sums = math.log(m) + harder - easier
+            sums = math.log(m) + sums[1] - sums[0]
         rate = self.kernel.rate_and_scale(batch.z1)[0]
         floor = math.log(m) - rate
         above = sums - pairs - math.log(m) - (math.log(self.prior) if self.prior else -math.inf)
@@ -123,13 +123,26 @@ class Debiased(Objective):
         log_g = torch.where(some, torch.maximum(estimate, bound), bound)
         return pairs, torch.logaddexp(pairs.expand_as(log_g), log_g)
 
-    def _sums(self, batch: Batch, q: float) -> tuple[Tensor, Tensor]:
-        """log k of pairs, and log of the sum of k^q over all other samples."""
-        tau, kernel = self.kernel.tau, self.kernel
-        if q != 1:
-            kernel = Cosine(tau / q if isinstance(tau, float) else _Divided(tau, q))  # type: ignore[arg-type]
-        pairs, sums, _ = pairs_and_sums(kernel, batch, AllButPair(), self.anchors == "both")
-        return pairs, sums
+    def _sums(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """log k of pairs, and log of the sum over all other samples of k, or k^beta and k^(1+beta).
+
+        A power of the kernel is the kernel at a smaller temperature, by the tiles.
+        """
+        both, kernel = self.anchors == "both", self.kernel
+        if not self.beta:
+            pairs, sums, _ = pairs_and_sums(kernel, batch, AllButPair(), both)
+            return pairs, sums
+        powers = self.beta, 1 + self.beta
+        if not readable(batch.z1):
+            z, layout = stacked(kernel, batch, AllButPair(), both)
+            pairs, sums, _ = by_blocks(kernel, z, layout, powers=powers)
+            return pairs, sums
+        each = [pairs_and_sums(self._raised(q), batch, AllButPair(), both) for q in powers]
+        return each[0][0] / self.beta, torch.stack([sums for _, sums, _ in each])
+
+    def _raised(self, q: float) -> Cosine:
+        tau = self.kernel.tau
+        return Cosine(_Divided(tau, q) if isinstance(tau, Temperature) else tau / q)  # type: ignore[operator]
 
 
 class _Divided(Temperature):

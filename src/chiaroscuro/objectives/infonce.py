@@ -125,6 +125,13 @@ def pairs_and_sums(
     kernel: Kernel, batch: Batch, negatives: Negatives, both: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`log_sum_exp` of two views and perhaps a queue: pairs (m), sums (1 or 2, m) and their gap."""
+    return log_sum_exp(kernel, *stacked(kernel, batch, negatives, both), batch.groups)
+
+
+def stacked(
+    kernel: Kernel, batch: Batch, negatives: Negatives, both: bool
+) -> tuple[Tensor, Layout]:
+    """The rows of two views and perhaps a queue, and who is compared with whom."""
     n, queue = batch.n, batch.queue
     z = torch.cat(batch.pair if queue is None else [*batch.pair, queue])
     layout = Layout(
@@ -141,4 +148,4 @@ def pairs_and_sums(
         and not transformed()
         and not any(parameter.requires_grad for parameter in kernel.parameters()),
     )
-    return log_sum_exp(kernel, z, layout, batch.groups)
+    return z, layout

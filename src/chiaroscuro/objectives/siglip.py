@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
@@ -9,7 +11,7 @@ from torch.nn.functional import logsigmoid
 from chiaroscuro.errors import need
 from chiaroscuro.kernels import Cosine, Kernel, Learnable
 from chiaroscuro.objectives.objective import Batch, Objective
-from chiaroscuro.pairwise import recomputed, rows_at_once
+from chiaroscuro.pairwise import prepare, recomputed, rows_at_once
 
 __all__ = ["SigLIP"]
 
@@ -75,20 +77,20 @@ class SigLIP(Objective):
     def _per_anchor(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """log sigmoid of the positive, and minus the sum of that of all others, of each anchor."""
         (z1, z2), n, (start, stop) = batch.pair, batch.n, batch.window
+        prepared = prepare(self.kernel, torch.cat([z1, z2]))
         bias = self.bias.to(z1.dtype)
-        own = self.kernel.log_paired(z1[start:stop], z2[start:stop]) + bias
+        own = prepared.log_paired(slice(start, stop), slice(n + start, n + stop)) + bias
         step = rows_at_once(z1, n)
         pieces = [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
 
-        def block(k: int, z: Tensor) -> Tensor:
+        def block(k: int, tensors: Sequence[Tensor], twice: bool) -> Tensor:
             rows = pieces[k]
-            logits = self.kernel.log(z[:n][rows], z[n:]) + self.bias.to(z.dtype)
+            logits = prepared.log(tensors, rows, slice(n, 2 * n), twice) + tensors[-1]
             return -logsigmoid(-logits).masked_fill(self._left_out(batch, rows), 0.0).sum(dim=1)
 
         if not pieces:
             return logsigmoid(own), torch.zeros_like(own)
-        both = torch.cat([z1, z2])
-        return logsigmoid(own), recomputed(block, len(pieces), both, self)
+        return logsigmoid(own), recomputed(block, len(pieces), [*prepared.tensors, bias])
 
     def _left_out(self, batch: Batch, rows: slice) -> Tensor:
         """Whether a column is the row's positive, or of its group."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.kernels import Cosine, Kernel, Leaf
-from chiaroscuro.numerics import readable, transformed
+from chiaroscuro.numerics import readable
 from chiaroscuro.objectives.objective import Batch, Objective
-from chiaroscuro.pairwise import Layout, log_sum_exp, recomputed
+from chiaroscuro.pairwise import Layout, log_sum_exp, prepare, recomputed, rows_at_once
 
 __all__ = ["SupCon"]
 
@@ -72,9 +74,9 @@ class SupCon(Objective):
             raise InputError("`SupCon(z1, z2, labels)` needs labels; received none.")
         z = z1 if z2 is None else torch.cat([z1, z2])
         y = labels.to(z.device) if z2 is None else labels.to(z.device).repeat(2)
-        repel = log_sum_exp(self.kernel, z, Layout.within(len(z)))[1][0]
         if not readable(z, y):
-            return _by_blocks(self.kernel, z, y), repel
+            return _by_blocks(self.kernel, z, y)
+        repel = log_sum_exp(self.kernel, z, Layout.within(len(z)))[1][0]
         y = torch.unique(y, return_inverse=True)[1]
         positives = torch.bincount(y)[y] - 1
         lonely = (positives == 0).nonzero().flatten()
@@ -113,29 +115,41 @@ def _by_blocks_of_classes(kernel: Kernel, z: Tensor, y: Tensor, positives: Tenso
     blocks = [slice(i, min(i + _BLOCK, len(z))) for i in range(0, len(z), _BLOCK)]
     covered = [slice(edges[int(y[b.start])], edges[int(y[b.stop - 1]) + 1]) for b in blocks]
 
-    def block(k: int, z: Tensor) -> Tensor:
+    def block(k: int, tensors: Sequence[Tensor], twice: bool) -> Tensor:
         rows, means = blocks[k], []
         pieces = range(covered[k].start, covered[k].stop, _BLOCK)
         for j in pieces:
             columns = slice(j, min(j + _BLOCK, covered[k].stop))
-            log_k = kernel.log(z[rows], z[columns])
+            log_k = prepared.log(tensors, rows, columns, twice)
             means.append((log_k * _alike(y, rows, columns)).sum(dim=1))
         return torch.stack(means).sum(dim=0) * weights[rows]
 
-    each = recomputed(block, len(blocks), z[order], kernel)
+    prepared = prepare(kernel, z[order])
+    each = recomputed(block, len(blocks), prepared.tensors)
     return torch.empty_like(each).index_copy(0, order, each)
 
 
-def _by_blocks(kernel: Kernel, z: Tensor, y: Tensor) -> Tensor:
-    """The same where no number may be read: every row with every other."""
-    step = len(z) if transformed() else max(1, (1 << 26) // len(z))
+def _by_blocks(kernel: Kernel, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both of each anchor where no number may be read: every row with every other."""
+    step, n = rows_at_once(z, len(z)), len(z)
+    pieces = [slice(i, min(i + step, n)) for i in range(0, n, step)]
+    prepared = prepare(kernel, z)
 
-    def block(k: int, z: Tensor) -> Tensor:
-        rows = slice(k * step, min((k + 1) * step, len(z)))
-        alike = _alike(y, rows, slice(0, len(z)))
-        return (kernel.log(z[rows], z) * alike).sum(dim=1) / alike.sum(dim=1)
+    def block(k: int, tensors: Sequence[Tensor], twice: bool) -> Tensor:
+        log_k = prepared.log(tensors, pieces[k], slice(0, n), twice)
+        index = torch.arange(n, device=z.device)
+        own = index[pieces[k], None] == index
+        positive = (y[pieces[k], None] == y) & ~own
+        attract = (log_k * positive).sum(dim=1) / positive.sum(dim=1)
+        repel = torch.logsumexp(log_k.masked_fill(own, -torch.inf), dim=1)
+        return torch.cat([attract, repel])
 
-    return recomputed(block, -(-len(z) // step), z, kernel)
+    found = recomputed(block, len(pieces), prepared.tensors)
+    if len(pieces) > 1:
+        each = [x.view(2, -1) for x in found.split([2 * (p.stop - p.start) for p in pieces])]
+        found = torch.cat(each, dim=1)
+    attract, repel = found.view(2, n).unbind()
+    return attract, repel
 
 
 def _alike(y: Tensor, rows: slice, columns: slice) -> Tensor:

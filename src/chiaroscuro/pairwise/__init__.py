@@ -1,6 +1,6 @@
 """Log-sum-exp over candidates in tiles, never the whole matrix; and which candidates count."""
 
-from chiaroscuro.pairwise.blocks import recomputed, rows_at_once
+from chiaroscuro.pairwise.blocks import by_blocks, recomputed, rows_at_once
 from chiaroscuro.pairwise.layout import Layout
 from chiaroscuro.pairwise.logsumexp import log_sum_exp
 from chiaroscuro.pairwise.negatives import (
@@ -11,6 +11,7 @@ from chiaroscuro.pairwise.negatives import (
     OtherView,
     SameView,
 )
+from chiaroscuro.pairwise.prepared import prepare
 
 __all__ = [
     "AllButPair",
@@ -20,7 +21,9 @@ __all__ = [
     "OnlyPositive",
     "OtherView",
     "SameView",
+    "by_blocks",
     "log_sum_exp",
+    "prepare",
     "recomputed",
     "rows_at_once",
 ]

@@ -8,16 +8,16 @@ the backward pass instead of being kept. The tiles of `log_sum_exp` are faster o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from chiaroscuro.kernels import Kernel
 from chiaroscuro.numerics import full_precision, transformed
 from chiaroscuro.pairwise.layout import Layout
+from chiaroscuro.pairwise.prepared import Prepared, Views, prepare
 
 __all__ = ["by_blocks", "recomputed", "rows_at_once"]
 
@@ -36,91 +36,91 @@ def rows_at_once(z: Tensor, columns: int) -> int:
 
 
 def by_blocks(
-    kernel: Kernel, z: Tensor, layout: Layout, groups: Tensor | None = None
+    kernel: Kernel,
+    z: Tensor,
+    layout: Layout,
+    groups: Tensor | None = None,
+    powers: tuple[float, ...] = (1.0,),
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs, sums and gap of `log_sum_exp`."""
+    """Pairs, sums and gap of `log_sum_exp`; with several powers q, sums of k^q, one after another.
+
+    Several powers leave the partner out of the sums, whatever the layout.
+    """
     start, stop = layout.window
-    pairs = z.new_empty(0)
+    several = (len(powers),) if len(powers) > 1 else ()
+    prepared = prepare(kernel, z)
     if layout.views == 2:
-        pairs = kernel.log_paired(z[start:stop], z[layout.n + start : layout.n + stop])
+        pairs = prepared.log_paired(slice(start, stop), slice(layout.n + start, layout.n + stop))
+    else:
+        pairs = z.new_empty(0)
     others = (layout.n - 1) * (layout.own_view + (layout.other_view and layout.views == 2))
     if others + layout.queue == 0 or start == stop:
-        sums = pairs.new_full((layout.anchors, stop - start), -torch.inf)
+        sums = pairs.new_full((*several, layout.anchors, stop - start), -torch.inf)
     else:
-        pieces = _pieces(z, layout)
-        block = lambda k, z: _sums(kernel, z, layout, groups, *pieces[k])
-        sums = recomputed(block, len(pieces), z, kernel).view(layout.anchors, -1)
-    if layout.positive and layout.views == 2:
-        empty = others + layout.queue == 0
-        sums = pairs.expand(layout.anchors, -1) if empty else torch.logaddexp(sums, pairs)
+        pieces = _pieces(z, layout, prepared.in_views)
+        sample = _samples(layout, z.device)
+
+        def block(k: int, tensors: Sequence[Tensor], twice: bool) -> Tensor:
+            log_k = _candidates(prepared, tensors, pieces[k], layout, sample, groups, twice)
+            each = [torch.logsumexp(log_k if q == 1 else log_k * q, dim=-1) for q in powers]
+            return (each[0] if len(each) == 1 else torch.stack(each)).flatten()
+
+        found = recomputed(block, len(pieces), prepared.tensors)
+        if len(pieces) > 1 and len(powers) > 1:
+            sizes = [len(powers) * piece.anchors for piece in pieces]
+            found = torch.cat([x.view(len(powers), -1) for x in found.split(sizes)], dim=1)
+        sums = found.view(*several, layout.anchors, -1)
+    if layout.positive and layout.views == 2 and len(powers) == 1:
+        if others + layout.queue == 0:
+            sums = pairs.expand(layout.anchors, -1)
+        else:  # log(exp(sums) + exp(pairs)) - pairs, which is never negative
+            above = -logsigmoid(pairs - sums)
+            return pairs, pairs + above, above.sum()
     gap = (sums - pairs).sum() if layout.views == 2 else sums.sum()
     return pairs, sums, gap
 
 
 def recomputed(
-    block: Callable[[int, Tensor], Tensor], count: int, z: Tensor, module: nn.Module
+    block: Callable[[int, Sequence[Tensor], bool], Tensor], count: int, tensors: Sequence[Tensor]
 ) -> Tensor:
-    """block(0, z), block(1, z), ... in a row, each computed again in the backward pass.
+    """block(0, ...), block(1, ...), ... in a row, each computed again in the backward pass.
 
     Args:
-        block: one-dimensional result number k; may also depend on the module's parameters.
+        block: one-dimensional result number k of the tensors; its third argument says whether the
+            gradient itself will be differentiated.
         count: how many there are.
-        z: what they depend on.
-        module: whose parameters are to receive a gradient too. Where others stand in their place,
-            as inside `torch.func.functional_call`, they stand there in the backward pass as well.
+        tensors: what they depend on and is to receive a gradient.
     """
     if transformed():
-        return torch.cat([block(k, z) for k in range(count)])
-    named = dict(module.named_parameters())
-    again = _Again(block, module, tuple(named))
-    return _Recomputed.apply(again, count, z, *named.values())
-
-
-@dataclass(frozen=True, eq=False)
-class _Again:
-    """A block of a module whose parameters may be others when it is computed again."""
-
-    block: Callable[[int, Tensor], Tensor]
-    module: nn.Module
-    names: tuple[str, ...]
-
-    def __call__(self, k: int, z: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-        places = [
-            (self.module.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2])
-            for name in self.names
-        ]
-        before = [owner._parameters[leaf] for owner, leaf in places]
-        try:
-            for (owner, leaf), tensor in zip(places, parameters, strict=True):
-                owner._parameters[leaf] = tensor  # type: ignore[assignment]
-            return self.block(k, z)
-        finally:
-            for (owner, leaf), kept in zip(places, before, strict=True):
-                owner._parameters[leaf] = kept
+        return torch.cat([block(k, tensors, True) for k in range(count)])
+    return _Recomputed.apply(block, count, *tensors)
 
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, block: Any, count: int, z: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, block: Any, count: int, *tensors: Tensor) -> Tensor:
         ctx.block = block
-        ctx.save_for_backward(z, *parameters)
-        with full_precision(z.device):
-            results = [block(k, z, parameters) for k in range(count)]
+        ctx.save_for_backward(*tensors)
+        with full_precision(tensors[0].device):
+            results = [block(k, tensors, False) for k in range(count)]
         ctx.sizes = [len(result) for result in results]
-        return torch.cat(results)
+        return results[0] if count == 1 else torch.cat(results)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        z, *parameters = ctx.saved_tensors  # read once: checkpointing recomputes on each reading
+        saved = ctx.saved_tensors  # read once: checkpointing recomputes on each reading
         graph = torch.is_grad_enabled()
         wants = ctx.needs_input_grad[2:]
-        z = z if graph else z.detach().requires_grad_(wants[0])
-        wanted = [t for t, want in zip((z, *parameters), wants, strict=True) if want]
+        tensors = [
+            x if graph or x.is_leaf else x.detach().requires_grad_(want)
+            for x, want in zip(saved, wants, strict=True)
+        ]
+        wanted = [x for x, want in zip(tensors, wants, strict=True) if want]
         totals: list[Tensor | None] = [None] * len(wanted)
-        with torch.enable_grad(), full_precision(z.device):
+        with torch.enable_grad(), full_precision(saved[0].device):
             for k, g in enumerate(grads[0].split(ctx.sizes)):
                 found = torch.autograd.grad(
-                    ctx.block(k, z, parameters), wanted, g, create_graph=graph, allow_unused=True
+                    ctx.block(k, tensors, graph), wanted, g, create_graph=graph, allow_unused=True
                 )
                 totals = [
                     new if old is None else old if new is None else old + new
@@ -130,46 +130,84 @@ class _Recomputed(torch.autograd.Function):
         return None, None, *(next(each) if want else None for want in wants)
 
 
-def _pieces(z: Tensor, layout: Layout) -> list[tuple[int, int, int]]:
-    """(view, start, stop) of the anchors of each block."""
-    start, stop = layout.window
-    columns = layout.n * (layout.own_view + layout.other_view) + layout.queue
-    step = rows_at_once(z, columns)
-    return [
-        (view, i, min(i + step, stop))
-        for view in range(layout.anchors)
-        for i in range(start, stop, step)
-    ]
+class _Piece(NamedTuple):
+    """Anchors start <= row < stop of the stack against some ranges of it."""
+
+    start: int
+    stop: int
+    ranges: list[tuple[int, int]]
+    views: int = 0
+    """Instead: each of two views of so many rows against itself, or against the other."""
+
+    @property
+    def anchors(self) -> int:
+        """How many there are."""
+        return self.stop - self.start
 
 
-def _sums(
-    kernel: Kernel,
-    z: Tensor,
+def _pieces(z: Tensor, layout: Layout, in_views: bool) -> list[_Piece]:
+    """The blocks of anchors, and which rows have their candidates."""
+    n, (start, stop) = layout.n, layout.window
+    each = layout.own_view != layout.other_view and layout.views == 2 == layout.anchors
+    if in_views and each and not layout.queue and stop - start == n <= rows_at_once(z, 2 * n):
+        return [_Piece(0, 2 * n, [], n)]
+    queue = [(layout.views * n, layout.rows)] if layout.queue else []
+    if layout.is_everyone or (layout.views == 1 and layout.own_view):
+        spans = [(start, stop + n * (layout.anchors - 1), [(0, n * layout.views), *queue])]
+    else:
+        spans = []
+        for view in range(layout.anchors):
+            own = [(view * n, view * n + n)] if layout.own_view else []
+            other = (1 - view) * n
+            across = [(other, other + n)] if layout.other_view and layout.views == 2 else []
+            spans.append((view * n + start, view * n + stop, sorted([*own, *across, *queue])))
+    pieces = []
+    for first, last, ranges in spans:
+        joined = _joined(ranges)
+        step = rows_at_once(z, sum(b - a for a, b in joined))
+        pieces += [_Piece(i, min(i + step, last), joined) for i in range(first, last, step)]
+    return pieces
+
+
+def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Neighbouring ranges as one."""
+    whole: list[tuple[int, int]] = []
+    for a, b in ranges:
+        if whole and whole[-1][1] == a:
+            whole[-1] = whole[-1][0], b
+        else:
+            whole.append((a, b))
+    return whole
+
+
+def _candidates(
+    prepared: Prepared,
+    tensors: Sequence[Tensor],
+    piece: _Piece,
     layout: Layout,
+    sample: Tensor,
     groups: Tensor | None,
-    view: int,
-    start: int,
-    stop: int,
+    twice: bool,
 ) -> Tensor:
-    """log of the sum over all candidates but the partner, for some anchors of one view."""
-    n, ranges = layout.n, []
-    sample = torch.arange(n, device=z.device)
-    if layout.own_view:
-        ranges.append((view * n, view * n + n))
-    if layout.other_view and layout.views == 2:
-        ranges.append(((1 - view) * n, (1 - view) * n + n))
-    samples = [sample] * len(ranges)
-    if layout.queue:
-        ranges.append((layout.views * n, layout.rows))
-        samples.append(sample.new_full((layout.queue,), -1))
-    ranges.sort()
-    whole = len(ranges) == 1 or all(a[1] == b[0] for a, b in pairwise(ranges))
-    candidates = (
-        z[ranges[0][0] : ranges[-1][1]] if whole else torch.cat([z[i:j] for i, j in ranges])
-    )
-    log_k = kernel.log(z[view * n + start : view * n + stop], candidates)
-    others = torch.cat(samples)
-    left_out = sample[start:stop, None] == others
+    """log k of some anchors with their candidates, -inf for self, partner and own group."""
+    if piece.views:
+        views, others = Views(piece.views), Views(piece.views, exchanged=layout.other_view)
+        log_k = prepared.log(tensors, views, others, twice)
+        anchor = column = sample[: piece.views]
+    else:
+        rows = slice(piece.start, piece.stop)
+        logs = [prepared.log(tensors, rows, slice(*some), twice) for some in piece.ranges]
+        log_k = logs[0] if len(logs) == 1 else torch.cat(logs, dim=1)
+        columns = [sample[slice(*some)] for some in piece.ranges]
+        column = columns[0] if len(columns) == 1 else torch.cat(columns)
+        anchor = sample[rows]
+    left_out = anchor[:, None] == column
     if groups is not None:  # rows of a queue belong to none
-        left_out = left_out | ((groups[start:stop, None] == groups[others]) & (others >= 0))
-    return torch.logsumexp(log_k.masked_fill(left_out, -torch.inf), dim=1)
+        left_out = left_out | ((groups[anchor, None] == groups[column]) & (column >= 0))
+    return log_k.masked_fill(left_out, -torch.inf)
+
+
+def _samples(layout: Layout, device: torch.device) -> Tensor:
+    """The sample of each row of the stack; -1 for those of a queue, which are nobody's."""
+    sample = torch.arange(layout.views * layout.n, device=device) % layout.n
+    return sample if not layout.queue else torch.cat([sample, sample.new_full((layout.queue,), -1)])
