@@ -35,7 +35,7 @@ def compared(objective) -> dict:
     views = [z.detach() for z in pair(N, dtype=torch.float32)]
     found = []
     for device in ("cpu", "toy"):
-        z1, z2 = (z.to(device).requires_grad_() for z in views)
+        z1, z2 = (z.clone().to(device).requires_grad_() for z in views)
         more = {name: x.to(device) for name, x in extras(objective, views[0]).items()}
         there = copy.deepcopy(objective).to(device)
         torch.ops.toy.reset()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.errors import need
+from chiaroscuro.numerics import readable
 from chiaroscuro.spec import notation, same
 
 __all__ = ["Model", "images", "one_of", "positive", "readable"]
@@ -42,14 +43,6 @@ class Model(nn.Module, ABC):
         return same(self, other)
 
     __hash__ = object.__hash__  # nn.Module needs identity here; equality is by value
-
-
-def readable(x: Tensor) -> bool:
-    """Whether the values of a tensor can be looked at: not while `torch.func` transforms or
-    `torch.export` traces the network."""
-    if torch.compiler.is_compiling():
-        return False
-    return not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def positive(model: object, **counts: int) -> None:
