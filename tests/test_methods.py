@@ -460,8 +460,8 @@ def plant_prior_added(patch):
 
 
 def plant_hardness_of_one_sum(patch):
-    sums = cs.Debiased._sums
-    patch.setattr(cs.Debiased, "_sums", lambda self, b, q: sums(self, b, 1.0 if q < 1 else q))
+    raised = cs.Debiased._raised
+    patch.setattr(cs.Debiased, "_raised", lambda self, q: raised(self, max(q, 1.0)))
 
 
 def plant_suffixes(patch):

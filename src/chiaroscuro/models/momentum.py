@@ -61,7 +61,7 @@ class Momentum(nn.Module):
         buffers, sources = dict(self.module.named_buffers()), dict(model.named_buffers())
         _matching(ours | buffers, theirs | sources)
         if ours:
-            slow = list(ours.values())
+            slow: list[Tensor] = list(ours.values())
             torch._foreach_lerp_(slow, [theirs[name].to(p) for name, p in ours.items()], 1 - m)
         if buffers:
             torch._foreach_copy_(list(buffers.values()), [sources[name] for name in buffers])

@@ -72,6 +72,8 @@ class _Plain(Prepared):
         self.tensors = [z, *named.values()]
 
     def log(self, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> Tensor:
+        if not self.names:
+            return self.kernel.log(_take(tensors[0], i), _take(tensors[0], j))
         with _standing_in(self.kernel, self.names, tensors[1 : 1 + len(self.names)]):
             return self.kernel.log(_take(tensors[0], i), _take(tensors[0], j))
 
