@@ -871,6 +871,8 @@ def match_manifests(folder: Path) -> None:
         try:
             about = json.loads(manifest.read_bytes())
             for name in about["files"]:
+                if not is_plain(path / name):
+                    raise OSError("no file of a checkpoint")
                 data = (path / name).read_bytes()
                 digest = hashlib.sha256(data).hexdigest()
                 about["files"][name] = {"bytes": len(data), "sha256": digest}

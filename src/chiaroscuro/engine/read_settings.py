@@ -104,9 +104,10 @@ def _current(name: str, table: dict[str, Any]) -> dict[str, Any]:
 def _override(table: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     path = [part.strip() for part in key.split(".")]
+    shown = override if override.isprintable() else repr(override)[1:-1]
     need(
         bool(equals) and all(path),
-        lambda: f"`--set` needs `key=value`, such as `optimiser.lr=0.1`; received `{override}`.",
+        lambda: f"`--set` needs `key=value`, such as `optimiser.lr=0.1`; received `{shown}`.",
     )
     for part in path[:-1]:
         table = table.setdefault(part, {})
