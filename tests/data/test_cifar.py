@@ -121,7 +121,7 @@ def test_labels_out_of_range(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ({"data": pixels(3, 0), "labels": [1, 2]}, "each of 3 pictures; it has 2"),
+        ({"data": pixels(3, 0), "labels": [1, 2]}, "each of 3 images; it has 2"),
         ({"data": pixels(3, 0)}, "needs a dictionary with data, labels"),
         ({"data": pixels(3, 0)[:, :9], "labels": [1, 2, 3]}, r"shape \(3, 9\)"),
         ({"data": [1], "labels": [1]}, "received list"),

@@ -290,7 +290,7 @@ def test_evaluation_says_what_is_missing():
     found = evaluate(Embeddings(h=h, labels=labels, split=np.arange(100) % 2), ["ridge"])
     assert found["results"]["encoder"]["knn_200"] is None
     assert "layer_untrained" in found["results"]["untrained"]["missing"]
-    with pytest.raises(InputError, match=r"needs `labels` .* and a held-out `split`"):
+    with pytest.raises(InputError, match="needs a held-out `split`"):
         evaluate(Embeddings(h=h, labels=labels))
     with pytest.raises(InputError, match="0 for the test"):
         evaluate(Embeddings(h=h, labels=labels, split=np.zeros(100, int)))
