@@ -15,7 +15,15 @@ from chiaroscuro.data import NEGATIVES, SECOND, Dataset, Tokenizer, holds_files,
 from chiaroscuro.engine.sample_transform import SampleTransform, ViewPair, as_view
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import InputError, need
-from chiaroscuro.views import LabelledContext, MultiCrop, Rewrites, TokenSplit, View
+from chiaroscuro.views import (
+    LabelledContext,
+    MultiCrop,
+    Rewrites,
+    SimCLR,
+    TokenSplit,
+    Unfinished,
+    View,
+)
 
 __all__ = [
     "Pairs",
@@ -141,6 +149,36 @@ class Pairs:
             batches = [self.data[indices]] * 2
         x1, x2 = (self._view(batch, epoch, side)[0] for side, batch in enumerate(batches))
         return x1, x2
+
+    def can_wait(self) -> bool:
+        """Return whether the views of these data can be made on a device: SimCLR's, of images in
+        uint8."""
+        column = self.data.columns.get("images")
+        plain = column is not None and column[np.arange(0)].dtype == np.uint8
+        plain = plain and SECOND not in self.data.inputs and not (self.fresh or self.separate)
+        return plain and self._policies() is not None
+
+    def _policies(self) -> list[SimCLR] | None:
+        """The policy of every view, first to last; None where one is none."""
+        first: list[View | None] = [self.first]
+        second = self.second
+        if isinstance(self.first, MultiCrop):
+            first = [self.first.member(crop) for crop in range(self.first.n_crops) if crop != 1]
+        if isinstance(second, MultiCrop):
+            second = second.member(1)
+        views = [first[0], second, *first[1:]]
+        policies = [view for view in views if isinstance(view, SimCLR)]
+        return policies if len(policies) == len(views) else None
+
+    def unfinished(self, indices: NDArray[np.int64], epoch: int) -> Unfinished:
+        """Return the samples in uint8, with what their views are made of; where they can wait."""
+        batch = self.data[indices]
+        images = _raw(batch, self.data.inputs, False, None)
+        recipes = []
+        for number, policy in enumerate(self._policies() or ()):
+            draws = policy.draws(batch["row"], self.seed, epoch, number)
+            recipes.append((policy, policy.sample(tuple(images.shape[2:]), draws)))
+        return Unfinished(images, tuple(recipes))
 
     def side(self, indices: NDArray[np.int64], epoch: int, side: int = 0) -> Tensor:
         """Return one view of these samples, row by row: that of a side."""

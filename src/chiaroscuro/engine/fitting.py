@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from chiaroscuro.artifacts import Run, one_writer
 from chiaroscuro.data import Dataset
+from chiaroscuro.engine.crops import Crops
 from chiaroscuro.engine.distributed import (
     aboard,
     agree_on_step,
@@ -60,9 +61,10 @@ from chiaroscuro.engine.state import (
 )
 from chiaroscuro.engine.step import read_losses, take_step
 from chiaroscuro.engine.stopping import StopRequest, stop_error, stop_requests
-from chiaroscuro.engine.stream import Iterated, Steps, watched_workers
+from chiaroscuro.engine.stream import Iterated, PairBatch, Steps, watched_workers
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.objectives import Objective
+from chiaroscuro.views import Unfinished
 
 __all__ = [
     "Callback",
@@ -240,7 +242,8 @@ def fit(
         run = _opened(out, plan, options, state, resume)
         with lost_ranks(_how_to_go_on(run)), _locked(run) as said:
             notes = restore(state, run, restart) if resume and run is not None else ()
-            training = replace(training, plan=plan.in_lanes(state.lanes))
+            plan = plan.in_lanes(state.lanes).for_device(device_of(options.device))
+            training = replace(training, plan=plan)
             history = _loop(training, state, run, (*origin.notes, *notes, *said))
             barrier()
     state.best.eval()
@@ -262,6 +265,10 @@ class _Plan:
     @property
     def steps(self) -> int:
         return self.epochs * self.batches.per_epoch
+
+    def for_device(self, device: torch.device) -> _Plan:
+        """Return the same, with views made on an accelerator where they can be."""
+        return replace(self, batches=self.batches.for_device(device))
 
     def in_lanes(self, lanes: int) -> _Plan:
         """Return the same, with batches in the order of so many lanes."""
@@ -364,7 +371,7 @@ def _loop(
                 shown.say(f"stopped after step {state.step} of {steps}; {how}".rstrip("; "))
                 raise stop_error(asked)
             epoch = state.step // per_epoch
-            batch = _moved(x1, device), _moved(x2, device), _moved(y, device)
+            batch = _on_device((x1, x2, y), device)
             lr = _set_rates(state, plan)
             try:
                 with batches.ahead():
@@ -450,10 +457,19 @@ def _set_rates(state: State, plan: _Plan) -> float:
     return float(groups[0]["lr"])
 
 
+def _on_device(batch: PairBatch, device: torch.device) -> PairBatch:
+    """Return a batch on the device, its views made there if they are not made yet."""
+    x1, x2, y = batch
+    if isinstance(x1, Unfinished):
+        x1, x2, *more = x1.views(device)
+        return x1, Crops([x2, *more]) if more else x2, _moved(y, device)
+    return _moved(x1, device), _moved(x2, device), _moved(y, device)
+
+
 def _moved(x: Any, device: torch.device) -> Any:
     """Return a view on the device: a tensor, or a dictionary or a list of them."""
     if isinstance(x, Tensor):
-        return x.to(device)
+        return x.to(device, non_blocking=True)
     if isinstance(x, Mapping):
         return {name: _moved(value, device) for name, value in x.items()}
     if isinstance(x, tuple | list):

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +56,8 @@ class Steps(TorchDataset):
     labels: NDArray[np.int64] | None
     rank: int = 0
     world: int = 1
+    unfinished: bool = False
+    """Whether batches are images in uint8 and the recipes of their views, for a device."""
 
     @classmethod
     def of(
@@ -98,6 +100,11 @@ class Steps(TorchDataset):
         """Return the same batches, of which this rank takes its part."""
         return dataclasses.replace(self, rank=rank, world=world)
 
+    def for_device(self, device: torch.device) -> Steps:
+        """Return the same, of which an accelerator makes the views itself, where it can."""
+        wait = device.type != "cpu" and self.pairs.can_wait()
+        return dataclasses.replace(self, unfinished=wait)
+
     def in_lanes(self, lanes: int) -> Steps:
         """Return the same, read from so many places of storage at a time, where it has blocks.
 
@@ -110,13 +117,15 @@ class Steps(TorchDataset):
     def __getitem__(self, step: int) -> PairBatch:
         epoch, batch = divmod(step, len(self.order))
         indices = self.order.indices(epoch, batch, self.rank, self.world)
+        y = None if self.labels is None else torch.from_numpy(self.labels[indices])
+        if self.unfinished:
+            return self.pairs.unfinished(indices, epoch), None, y
         with _one_thread():
             x1, x2 = self.pairs(indices, epoch)
             more = self.pairs.crops(indices, epoch)
             hard = self.pairs.negatives(indices, epoch)
         for x in (x1, x2, *more):
             self._require_finite(x, indices)
-        y = None if self.labels is None else torch.from_numpy(self.labels[indices])
         if hard is not None:
             need(
                 not more and _is_finite(hard),
@@ -266,6 +275,10 @@ class Iterated:
         """Return the same: every rank brings its own."""
         return self
 
+    def for_device(self, device: torch.device) -> Iterated:
+        """Return the same: the batches come as they are."""
+        return self
+
     def in_lanes(self, lanes: int) -> Iterated:
         """Return the same: an iterable has an order of its own."""
         return self
@@ -407,13 +420,15 @@ def _ahead(
             generator=torch.Generator(),
             # what was opened is shared, not copied
             multiprocessing_context="fork" if sys.platform == "linux" else None,
+            # an accelerator copies from such memory by itself, while the host goes on
+            pin_memory=torch.accelerator.is_available(),
         )
     iterator = iter(loader)
     try:
         for came in iterator:
             if isinstance(came, _Failure):
                 raise came.error
-            yield came
+            yield came.batch
     except (ConnectionError, EOFError) as error:  # it ended while it handed over a batch
         raise _ended(f"{type(error).__name__}: {error}") from None
     finally:
@@ -454,6 +469,27 @@ class _Failure:
 
 
 @dataclass(frozen=True, eq=False)
+class _Parcel:
+    """A batch on its way from a worker; torch's own pinning would turn `Crops` into a list."""
+
+    batch: Any
+
+    def pin_memory(self, *device: Any) -> _Parcel:
+        return _Parcel(_pinned(self.batch, *device))
+
+
+def _pinned(x: Any, *device: Any) -> Any:
+    """Return what is in a batch, its tensors in pinned memory."""
+    if hasattr(x, "pin_memory"):
+        return x.pin_memory(*device)
+    if isinstance(x, Mapping):
+        return {name: _pinned(value, *device) for name, value in x.items()}
+    if isinstance(x, tuple | list):
+        return type(x)(_pinned(value, *device) for value in x)
+    return x
+
+
+@dataclass(frozen=True, eq=False)
 class _Told(TorchDataset):
     """Batches, or the error in the place of one."""
 
@@ -461,7 +497,7 @@ class _Told(TorchDataset):
 
     def __getitem__(self, step: int) -> Any:
         try:
-            return self.batches[step]
+            return _Parcel(self.batches[step])
         except (ChiaroError, OSError) as error:
             return _Failure(error)
 

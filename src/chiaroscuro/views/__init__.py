@@ -18,6 +18,7 @@ from chiaroscuro.views.directions import Directions
 from chiaroscuro.views.labelled import LabelledContext
 from chiaroscuro.views.lie import LieAction, RigidMotion
 from chiaroscuro.views.multicrop import MultiCrop
+from chiaroscuro.views.on_device import Unfinished
 from chiaroscuro.views.render import Backend, backend, render
 from chiaroscuro.views.rewrites import Rewrites
 from chiaroscuro.views.series import Standardise, Window
@@ -43,6 +44,7 @@ __all__ = [
     "SimCLR",
     "Standardise",
     "TokenSplit",
+    "Unfinished",
     "View",
     "Window",
     "backend",

@@ -24,6 +24,7 @@ __all__ = [
     "blend",
     "blur",
     "brightness",
+    "coloured",
     "contrast",
     "crop_resize",
     "grayscale",
@@ -55,6 +56,11 @@ def render(
                 for image, i in zip(images, one, strict=True)
             ]
         )
+    return coloured(full, x, parameters, normalise)
+
+
+def coloured(full: SimCLR, x: Tensor, parameters: np.ndarray, normalise: bool = True) -> Tensor:
+    """Everything after the crop: jitter, gray, blur, solarise and the normalisation."""
     x = jitter(x, parameters)
     gray = _rows(parameters["grayscale"], x)
     x[gray] = grayscale(x[gray]).expand(-1, x.shape[1], -1, -1)
