@@ -168,7 +168,24 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     embed.add_argument("run", metavar="RUN", help="run folder")
     embed.add_argument("--data", metavar="SPEC", help="data to embed (those of the run)")
     embed.add_argument("--template", metavar="TEXT", default="{}", help=_TEMPLATE)
-    embed.add_argument("--out", metavar="FILE.npz", required=True, help="embeddings file to write")
+    embed.add_argument(
+        "--out",
+        metavar="FILE.npz|DIR",
+        required=True,
+        help="file to write, or a folder of shards, written as they come",
+    )
+    embed.add_argument(
+        "--engine", default="here", choices=("here", "ray"), help="ray spreads it over a cluster"
+    )
+    embed.add_argument(
+        "--kind", choices=("npz", "parquet"), help="of the shards in a folder (parquet with ray)"
+    )
+    embed.add_argument(
+        "--rows", metavar="N", type=int, default=65_536, help="rows of a shard (65,536)"
+    )
+    embed.add_argument(
+        "--workers", metavar="N", type=int, default=0, help="processes that read samples (0)"
+    )
 
     evaluate = _verb(
         verbs, "evaluate", "Measure accuracy on held-out data, beside two controls", _evaluate
@@ -183,6 +200,9 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         action="extend",
         default=[],
         help="data to evaluate a run on, one set or several (those of the run)",
+    )
+    evaluate.add_argument(
+        "--workers", metavar="N", type=int, default=0, help="processes that read samples (0)"
     )
     _add_json(evaluate)
 
@@ -621,12 +641,33 @@ def _preset_show(call: argparse.Namespace) -> int:
 
 
 def _embed(call: argparse.Namespace) -> int:
-    from chiaroscuro.engine import embed
+    from chiaroscuro.engine import Passing, embed, embed_shards, is_first, joined_ranks
 
-    embeddings = embed(call.run, call.data, template=call.template)
-    if skipped := embeddings.facts().get("skipped"):
-        print(skipped, file=sys.stderr)
-    print(f"embeddings: {embeddings.save(call.out)}")
+    folder = not call.out.endswith(".npz")
+    if not folder and (call.engine == "ray" or call.kind is not None):
+        raise InputError(
+            f"`--engine ray` and `--kind` write a folder of shards; `--out {call.out}` is a file."
+        )
+    with joined_ranks():
+        passing = Passing(workers=call.workers, spread=True)
+        if folder:
+            where = embed_shards(
+                *(call.run, call.data, call.out),
+                rows=call.rows,
+                kind=call.kind or ("parquet" if call.engine == "ray" else "npz"),
+                engine=call.engine,
+                passing=passing,
+                progress=sys.stderr,
+            )
+        else:
+            embeddings = embed(call.run, call.data, template=call.template, passing=passing)
+            if not is_first():
+                return 0
+            if skipped := embeddings.facts().get("skipped"):
+                print(skipped, file=sys.stderr)
+            where = embeddings.save(call.out)
+        if is_first():
+            print(f"embeddings: {where}")
     return 0
 
 
@@ -640,11 +681,20 @@ def _export(call: argparse.Namespace) -> int:
 
 def _evaluate(call: argparse.Namespace) -> int:
     from chiaroscuro.diagnostics import table
-    from chiaroscuro.verbs import evaluate
+    from chiaroscuro.verbs import evaluate, is_run
 
+    if is_run(call.subject):
+        from chiaroscuro.engine import Passing, joined_ranks
+
+        with joined_ranks():
+            passing = Passing(workers=call.workers, spread=True)
+            found = evaluate(call.subject, template=call.template, on=call.on, passing=passing)
+        if not found:  # another rank speaks
+            return 0
+    else:
+        found = evaluate(call.subject, template=call.template, on=call.on)
     if call.on:
-        return _evaluate_on(evaluate(call.subject, template=call.template, on=call.on), call.json)
-    found = evaluate(call.subject, template=call.template)
+        return _evaluate_on(found, call.json)
     if skipped := found["protocol"].get("skipped"):
         print(skipped, file=sys.stderr)
     if call.json:

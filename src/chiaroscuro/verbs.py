@@ -235,6 +235,7 @@ def evaluate(
     objective: Any = None,
     view: Any = None,
     second_view: Any = None,
+    passing: Any = None,
 ) -> dict[str, Any]:
     """Evaluate embeddings on held-out rows, by a stated protocol, beside two controls.
 
@@ -249,10 +250,12 @@ def evaluate(
             those of the run.
         data, encoder, second_encoder, projector, predictor, objective, view, second_view: objects
             that a run was trained with and cannot make again by itself.
+        passing: of a run, the device, precision, workers and ranks that embed it
+            (`engine.Passing`). Where ranks share the work, the first one evaluates.
 
     Returns:
         `{"protocol": ..., "results": ...}`, as `diagnostics.evaluate` describes it; with `on` a
-        dictionary of these, by the name of the data set.
+        dictionary of these, by the name of the data set. {} on ranks that only embed.
 
     Example:
         >>> import numpy as np
@@ -287,8 +290,10 @@ def evaluate(
 
     run = _opened(subject, objects)
     if on:
-        return _on_each(run, on, probes, template or "{}")
-    embeddings = engine.embed(run, template=template or "{}")
+        return _on_each(run, on, probes, template or "{}", passing)
+    embeddings = engine.embed(run, template=template or "{}", passing=passing)
+    if _only_embeds(passing):
+        return {}
     about = {"subject": run.name if run.run is None else str(run.run.folder)}
     about["weights"] = run.weights
     made = _with_protocol(diagnostics.evaluate(embeddings, probes), about, embeddings)
@@ -297,7 +302,16 @@ def evaluate(
     return made
 
 
-def _on_each(run: Any, on: Sequence[Any], probes: Sequence[str], template: str) -> dict[str, Any]:
+def _only_embeds(passing: Any) -> bool:
+    """Whether this is a rank that only helps to embed."""
+    from chiaroscuro import engine
+
+    return passing is not None and passing.spread and not engine.is_first()
+
+
+def _on_each(
+    run: Any, on: Sequence[Any], probes: Sequence[str], template: str, passing: Any
+) -> dict[str, Any]:
     """Evaluate a run on several data sets, each opened, embedded and let go in turn."""
     from chiaroscuro import data, diagnostics, engine
 
@@ -314,7 +328,9 @@ def _on_each(run: Any, on: Sequence[Any], probes: Sequence[str], template: str) 
         while name in found:
             name += "'"
         try:
-            embeddings = engine.embed(run, source, template=template)
+            embeddings = engine.embed(run, source, template=template, passing=passing)
+            if _only_embeds(passing):
+                continue
             made = diagnostics.evaluate(embeddings, probes)
         except InputError as error:
             raise InputError(f"`{name}`, data set {len(found) + 1} of {len(on)}: {error}") from None

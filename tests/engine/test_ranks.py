@@ -94,6 +94,12 @@ RANKS = """
             assert stopped.code == 143, stopped.code
         else:
             raise SystemExit("asked to stop, and went on")
+        # cut over the ranks, stopped, and resumed from the parts
+        big = read_settings("simclr", [*sets, "network.shard=true", "network.recompute=true"])
+        try:
+            train(big, f"{folder}/big", [ask])
+        except SystemExit:
+            train(big, f"{folder}/big", resume=True)
         counted = {}
         for name, more in json.loads(sys.argv[5]).items():
             counted[name] = collectives(read_settings("simclr", [*sets, *more]))
@@ -202,12 +208,18 @@ def runs(tmp_path_factory):
     return folder, sets
 
 
-@pytest.mark.parametrize(("name", "more"), [("two", []), ("sync", SYNC)], ids=["two", "sync"])
+@pytest.mark.parametrize(
+    ("name", "more"), [("two", []), ("sync", SYNC), ("big", [])], ids=["two", "sync", "big"]
+)
 def test_two_ranks_are_one_batch(runs, tmp_path, name, more):
-    """With a batch norm too, if it is synchronised, and temperatures that are measured."""
+    """With a batch norm too, if it is synchronised, and temperatures that are measured; and where
+    networks and their moments are cut over the ranks, stopped and resumed."""
     folder, sets = runs
     train(read_settings("simclr", [*sets, *more]), tmp_path / "one")
     one, two = weights(tmp_path / "one").arrays, weights(folder / name).arrays
+    histories = [Run.open(p).history().records for p in (folder / name, tmp_path / "one")]
+    means = [[r["mean_loss"] for r in records if "epoch" in r] for records in histories]
+    np.testing.assert_allclose(*means, rtol=1e-4)
     compared = [key for key in one if key.startswith(("networks", "objective"))]
     assert len(compared) > 4
     for key in compared:

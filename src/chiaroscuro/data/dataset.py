@@ -192,6 +192,10 @@ class Dataset:
         rows = self._rows(indices)
         return self.source.draw(rows, seed=seed, epoch=epoch, view=view) | {"row": rows}
 
+    def row_numbers(self, indices: ArrayLike) -> NDArray[np.int64]:
+        """Return where these samples are in the data set as it was opened."""
+        return self._rows(indices)
+
     def _rows(self, indices: ArrayLike) -> NDArray[np.int64]:
         n = len(self)
         chosen = np.asarray(indices)

@@ -84,7 +84,8 @@ def open_data(spec: Any) -> Dataset:
     A name: `digits` (bundled), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
     `emoji`, `modular_addition`, or the name of a file in the folder that `CHIARO_DATA` names,
     without its ending. A path: `.npz`, `.npy`, `.jsonl`, `.txt` (both also `.gz`), `.parquet`,
-    `.tar`, or a folder of images.
+    `.tar`, or a folder of images. Shards: `a-*.tar`, `a-{000..009}.tar`, `a-*.parquet`, here or
+    at an address that fsspec reads.
     A call, for what needs saying: `digits(shift=0.2)`, `folder('photos', size=64)`,
     `pairs('captions.jsonl', images='pictures.npz')`. In a call, `test=0.2` holds out that share of
     data that come without a split, by `with_split`: `arrays('mine.npz', test=0.2)`, and so
@@ -118,9 +119,22 @@ def open_data(spec: Any) -> Dataset:
     for candidate in _candidates(text):
         if candidate.exists():
             return _open_path(candidate)
+    if shard_reader := _shards_of(text):
+        return shard_reader(text)
     if text in (local := _local()):
         return _open_path(local[text])
     raise InputError(_missing(text))
+
+
+def _shards_of(text: str) -> Callable[[str], Dataset] | None:
+    """What reads many files that a text names together, such as `a-{000..009}.tar`; or None."""
+    if not (any(mark in text for mark in "*?[{") or "://" in text):
+        return None
+    readers: dict[str, Callable[[str], Dataset]] = {
+        **dict.fromkeys((".tar", ".tar.gz", ".tgz"), read_tar),
+        ".parquet": read_parquet,
+    }
+    return next((read for ending, read in readers.items() if text.endswith(ending)), None)
 
 
 def is_data(text: str) -> bool:

@@ -104,9 +104,12 @@ def read_tar(
         columns["captions"] = Strings(*captions, _all)
     if "labels" in arrays:
         columns["labels"] = arrays["labels"]
-    copied = any(part.is_copied for part in parts)
-    sizes = np.bincount(arrays["shard"], minlength=len(parts)).astype(np.int64)
-    blocks = Blocks(sizes[sizes > 0], buffer or 4096) if copied or buffer is not None else None
+    blocks = None
+    if buffer is not None or any(part.is_copied for part in parts):
+        # samples are in the order of their archives: nothing else of the index is read
+        ends = np.searchsorted(arrays["shard"], np.arange(len(parts)), side="right")
+        sizes = np.diff(ends, prepend=0).astype(np.int64)
+        blocks = Blocks(sizes[sizes > 0], buffer or 4096)
     name = str(path).rstrip("/").rpartition("/")[2].split(".")[0].split("{")[0] or "tar"
     classes = tuple(notes["class_names"])
     return Dataset(columns, name, classes, skipped=skipped, blocks=blocks)

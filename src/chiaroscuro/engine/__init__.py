@@ -19,7 +19,8 @@ from chiaroscuro.engine.distributed import (
     sum_over_ranks,
     world_size,
 )
-from chiaroscuro.engine.embedding import embed, load_networks
+from chiaroscuro.engine.embedding import Passing, embed, load_networks
+from chiaroscuro.engine.embedding_shards import embed_shards
 from chiaroscuro.engine.examining import Examined, examine
 from chiaroscuro.engine.fitting import Callback, Fitted, Moment, Origin, StopTraining, fit
 from chiaroscuro.engine.ingredients import AnyLoss, Ingredients
@@ -68,6 +69,7 @@ __all__ = [
     "OptimiserSettings",
     "Origin",
     "Pairs",
+    "Passing",
     "SampleTransform",
     "SavingSettings",
     "ScheduleSettings",
@@ -89,6 +91,7 @@ __all__ = [
     "device_of",
     "distributed_loss",
     "embed",
+    "embed_shards",
     "examine",
     "fit",
     "gather_rows",

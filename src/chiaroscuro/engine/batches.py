@@ -155,7 +155,8 @@ class Pairs:
         uint8."""
         column = self.data.columns.get("images")
         plain = column is not None and column[np.arange(0)].dtype == np.uint8
-        plain = plain and SECOND not in self.data.inputs and not (self.fresh or self.separate)
+        ready = {SECOND, NEGATIVES} & set(self.data.columns)
+        plain = plain and not (ready or self.fresh or self.separate)
         return plain and self._policies() is not None
 
     def _policies(self) -> list[SimCLR] | None:
@@ -173,7 +174,7 @@ class Pairs:
     def unfinished(self, indices: NDArray[np.int64], epoch: int) -> Unfinished:
         """Return the samples in uint8, with what their views are made of; where they can wait."""
         batch = self.data[indices]
-        images = _raw(batch, self.data.inputs, False, None)
+        images = _raw(self.data, batch, self.data.inputs, False, None)
         recipes = []
         for number, policy in enumerate(self._policies() or ()):
             draws = policy.draws(batch["row"], self.seed, epoch, number)

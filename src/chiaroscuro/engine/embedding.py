@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.data import Dataset as TorchDataset
 
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import SECOND, Dataset, open_data
 from chiaroscuro.engine.batches import ViewPair, as_view, plain, text_tokens
+from chiaroscuro.engine.distributed import gather_rows, rank, world_size
 from chiaroscuro.engine.networks import Networks, evaluating
 from chiaroscuro.engine.opening import OpenRun, open_run
+from chiaroscuro.engine.records import between, one_of
 from chiaroscuro.engine.settings import ViewSettings
+from chiaroscuro.engine.state import device_of
+from chiaroscuro.engine.stream import made_ahead
 from chiaroscuro.errors import need
-from chiaroscuro.views import LabelledContext
+from chiaroscuro.views import LabelledContext, View
 
-__all__ = ["as_views", "embed", "embed_run", "load_networks", "pass_through"]
+__all__ = [
+    "Passing",
+    "as_views",
+    "embed",
+    "embed_run",
+    "embedder",
+    "load_networks",
+    "pass_through",
+]
 
 BATCH = 256
 THUMBNAIL = 32
@@ -40,6 +57,7 @@ def embed(
     objective: Any = None,
     view: Any = None,
     second_view: Any = None,
+    passing: Passing | None = None,
 ) -> Embeddings:
     """Embed a data set, and return the embeddings with all that is known of its rows.
 
@@ -71,6 +89,8 @@ def embed(
             knows its own, and None leaves samples as they are.
         encoder, second_encoder, projector, predictor, objective, view, second_view: objects that
             the run was trained with and cannot make again by itself.
+        passing: the device, precision, workers and ranks that compute it; a run takes an
+            accelerator where there is one, a module stays where it is.
 
     Example:
         >>> from chiaroscuro.models import MLP
@@ -94,15 +114,20 @@ def embed(
         )
         own = data is None or _is_source(data, run)
         table = run.data if own else run.as_trained(open_data(data))
-        return embed_run(run, table, own, side, template)
+        return embed_run(run, table, own, side, template, passing)
     need(data is not None, "`embed(model, data)` needs data; received None.")
     table = open_data(data)
     about = {"skipped": table.skipped_said()} if table.skipped else None
-    return _embeddings(subject, None, table, as_views(views), side, template, about)
+    return _embeddings(subject, None, table, as_views(views), side, template, about, passing)
 
 
 def embed_run(
-    run: OpenRun, data: Dataset, own: bool = True, side: int = 0, template: str = "{}"
+    run: OpenRun,
+    data: Dataset,
+    own: bool = True,
+    side: int = 0,
+    template: str = "{}",
+    passing: Passing | None = None,
 ) -> Embeddings:
     """Embed samples by the networks of an open run, trained and untrained.
 
@@ -110,12 +135,13 @@ def embed_run(
         run: of which the networks are taken.
         data: the samples.
         own: whether they are those of the run, so that rows trained on are counted.
-        side, template: as for `embed`.
+        side, template, passing: as for `embed`.
     """
+    passing = passing or Passing(precision=run.settings.precision)
     about = _about(run, own)
     if data.skipped:
         about["skipped"] = data.skipped_said()
-    return _embeddings(run.networks, run.untrained, data, run.views, side, template, about)
+    return _embeddings(run.networks, run.untrained, data, run.views, side, template, about, passing)
 
 
 def _is_source(data: Any, run: OpenRun) -> bool:
@@ -133,11 +159,13 @@ def _embeddings(
     side: int,
     template: str,
     about: dict[str, str] | None,
+    passing: Passing | None,
 ) -> Embeddings:
     known, layers = _known(data), _input(data)
     both = _two_sided(networks, data)
-    sides = {s: pass_through(networks, data, s, views) for s in ((0, 1) if both else (side,))}
-    start = {s: pass_through(before, data, s, views) for s in sides} if before is not None else {}
+    through = partial(pass_through, data=data, views=views, passing=passing)
+    sides = {s: through(networks, side=s) for s in ((0, 1) if both else (side,))}
+    start = {s: through(before, side=s) for s in sides} if before is not None else {}
     if start:
         layers["untrained"] = start[side][0]
     if both:
@@ -173,8 +201,103 @@ def load_networks(run: Run | str | os.PathLike) -> Networks:
 # ---- going through ----
 
 
+@dataclass(frozen=True)
+class Passing:
+    """How samples go through networks that embed them.
+
+    Args:
+        device: where; "auto" is an accelerator where there is one, else the CPU.
+        precision: "full", "bfloat16" or "float16" by autocast, on an accelerator; a CPU computes in
+            full precision, so that its numbers do not depend on how they were asked for.
+        workers: processes that read samples ahead; 0 reads each batch when its turn comes.
+        spread: whether the ranks share the work, each a stretch of the rows; all have to call then,
+            and all receive the whole.
+    """
+
+    device: str = "auto"
+    precision: str = "full"
+    workers: int = 0
+    spread: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("precision", self.precision, ("full", "bfloat16", "float16"))
+        between("workers", self.workers, 0, 1024)
+
+
+@contextlib.contextmanager
+def embedder(
+    networks: nn.Module, data: Dataset, side: int, views: ViewPair, passing: Passing | None
+) -> Iterator[Callable[[range], Iterator[tuple[Tensor, Tensor | None]]]]:
+    """Yield what embeds batches of rows by their number: h, and z where there is a projector.
+
+    Batch b is rows 256 b to 256 (b + 1). Inside, networks are in evaluation mode and on the device;
+    afterwards they are as they were.
+
+    Args:
+        networks: `Networks`, or any module.
+        data: the samples.
+        side: of a pair.
+        views: that the networks were trained on.
+        passing: None leaves networks where they are, and reads without workers.
+    """
+    home = next((p.device for p in networks.parameters()), torch.device("cpu"))
+    device = home if passing is None else device_of(passing.device)
+    half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(
+        "full" if passing is None or device.type == "cpu" else passing.precision
+    )
+    samples, ours = _Plain(data, side, views[side]), isinstance(networks, Networks)
+
+    def embedded(batches: range) -> Iterator[tuple[Tensor, Tensor | None]]:
+        workers = 0 if passing is None else passing.workers
+        stream = (
+            made_ahead(samples, batches, workers, 0.0)
+            if workers
+            else map(samples.__getitem__, batches)
+        )
+        for x in stream:
+            with torch.no_grad(), torch.autocast(device.type, half, enabled=half is not None):
+                x = x.to(device, non_blocking=True)
+                h = networks.encode(x, side) if ours else networks(x)  # type: ignore[operator]
+                need(
+                    isinstance(h, Tensor) and h.ndim == 2 and len(h) == len(x),
+                    lambda x=x: (
+                        f"`embed(model, data)` needs a model that gives a matrix ({len(x)}, d) for "
+                        f"{len(x)} samples."
+                    ),
+                )
+                z = networks.project(h, side) if ours else None  # type: ignore[operator]
+            yield h.float().cpu(), None if z is None else z.float().cpu()
+
+    with evaluating(networks):
+        moved = device != home
+        if moved:
+            networks.to(device)
+        try:
+            yield embedded
+        finally:
+            if moved:
+                networks.to(home)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plain(TorchDataset):
+    """Batches of samples with nothing random, as a network takes them."""
+
+    data: Dataset
+    side: int
+    view: View | None
+
+    def __getitem__(self, batch: int) -> Tensor:
+        rows = np.arange(batch * BATCH, min((batch + 1) * BATCH, len(self.data)))
+        return plain(self.data, rows, self.side, self.view)
+
+
 def pass_through(
-    networks: nn.Module, data: Dataset, side: int, views: ViewPair
+    networks: nn.Module,
+    data: Dataset,
+    side: int,
+    views: ViewPair,
+    passing: Passing | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return h and, where there is a projector, z of every row.
 
@@ -183,29 +306,20 @@ def pass_through(
         data: the samples.
         side: of a pair.
         views: that the networks were trained on.
+        passing: how; None leaves networks where they are.
     """
-    view = views[side]
-    device = next((p.device for p in networks.parameters()), torch.device("cpu"))
-    hs: list[Tensor] = []
-    zs: list[Tensor] = []
-    with evaluating(networks), torch.no_grad():
-        for start in range(0, len(data), BATCH):
-            rows = np.arange(start, min(start + BATCH, len(data)))
-            x = plain(data, rows, side, view).to(device)
-            ours = isinstance(networks, Networks)
-            h = networks.encode(x, side) if ours else networks(x)  # type: ignore[operator]
-            need(
-                isinstance(h, Tensor) and h.ndim == 2 and len(h) == len(rows),
-                lambda rows=rows: (
-                    f"`embed(model, data)` needs a model that gives a matrix ({len(rows)}, d) for "
-                    f"{len(rows)} samples."
-                ),
-            )
-            hs.append(h.float().cpu())
-            if ours:
-                zs.append(networks.project(h, side).float().cpu())  # type: ignore[operator]
-    need(bool(hs), lambda: f"`embed` needs at least 1 sample; `{data.name}` has 0.")
-    return torch.cat(hs).numpy(), torch.cat(zs).numpy() if zs else None
+    need(len(data) > 0, lambda: f"`embed` needs at least 1 sample; `{data.name}` has 0.")
+    batches = -(-len(data) // BATCH)
+    ranks, me = (world_size(), rank()) if passing is not None and passing.spread else (1, 0)
+    mine = range(batches * me // ranks, batches * (me + 1) // ranks)
+    with embedder(networks, data, side, views, passing) as embedded:
+        parts = list(embedded(mine or range(1)))
+    hs, zs = [h for h, _ in parts], [z for _, z in parts if z is not None]
+    h, z = torch.cat(hs), torch.cat(zs) if zs else None
+    if ranks > 1:
+        keep = slice(None) if mine else slice(0)
+        h, z = gather_rows(h[keep]), None if z is None else gather_rows(z[keep])
+    return h.numpy(), None if z is None else z.numpy()
 
 
 def _two_sided(networks: nn.Module, data: Dataset) -> bool:

@@ -245,6 +245,7 @@ def fit(
             plan = plan.in_lanes(state.lanes).for_device(device_of(options.device))
             training = replace(training, plan=plan)
             history = _loop(training, state, run, (*origin.notes, *notes, *said))
+            state.gather()
             barrier()
     state.best.eval()
     return Fitted(state.best, state.objective, history, run)
@@ -323,7 +324,9 @@ def _loop(
     steps, per_epoch, saving = plan.steps, plan.batches.per_epoch, options.saving
     device = device_of(options.device)
     networks: Any = as_compiled(state.networks) if options.compile else state.networks
-    if not options.micro_batch:  # those pass through each network many times before they add up
+    if (
+        not options.micro_batch and state.plain is None
+    ):  # those pass through each network many times before they add up
         networks = in_parallel(networks)
     ahead = plan.batches.stream(state.step, steps, options.workers, options.timeout)
     shown = Progress(
@@ -342,6 +345,7 @@ def _loop(
             record({"step": state.step, **entry}, True)
 
         def end_epoch() -> None:
+            state.gather()
             record(on_every_rank(lambda: _epoch_end(training, state, run, shown)), True)
             state.losses = (0.0, 0)
 
@@ -792,6 +796,7 @@ def _settings_of(plan: _Plan, options: FitOptions, state: State) -> Settings:
 _SHARED = (
     *("seed", "symmetric", "micro_batch", "device", "precision", "compile"),
     *("momentum", "momentum_schedule", "queue", "average", "sync_batch_norm"),
+    *("shard", "recompute"),
 )
 """Names that options and settings share."""
 

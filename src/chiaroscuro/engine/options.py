@@ -30,6 +30,9 @@ class FitOptions:
             predictor and gradient [chen2021simsiam].
         average: decay of an average of weights kept for evaluation; 0 is none.
         sync_batch_norm: batch statistics over all ranks.
+        shard: cut parameters, gradients and moments over the ranks (`fully_shard`), for networks
+            that do not fit on one device.
+        recompute: make activations again in the backward pass instead of keeping them.
         clip: largest norm of the whole gradient; 0 does not clip.
         workers: processes that prepare batches of our data ahead; a `DataLoader` brings its own.
         timeout: seconds to wait for a batch of theirs; 0 waits for ever.
@@ -54,6 +57,8 @@ class FitOptions:
     own_target: bool = False
     average: float = 0.0
     sync_batch_norm: bool = False
+    shard: bool = False
+    recompute: bool = False
     clip: float = 0.0
     workers: int = 0
     timeout: float = 600.0
@@ -67,6 +72,19 @@ class FitOptions:
             between(name, getattr(self, name), 0, 1)
         one_of("precision", self.precision, ("full", "bfloat16", "float16"))
         one_of("momentum_schedule", self.momentum_schedule, ("constant", "cosine"))
+        whole = {
+            name: value
+            for name in ("momentum", "average", "micro_batch", "compile")
+            if (value := getattr(self, name))
+        }
+        need(
+            not self.shard or not whole,
+            lambda: (
+                "`shard` cuts networks that every rank would need whole for "
+                + ", ".join(f"`{name}={value}`" for name, value in whole.items())
+                + "; leave one of them out."
+            ),
+        )
         needs_copy = {"queue": self.queue, "symmetric": self.symmetric}
         for name, value in needs_copy.items():
             need(
@@ -115,6 +133,8 @@ class FitOptions:
             own_target=network.own_target,
             average=network.average,
             sync_batch_norm=network.sync_batch_norm,
+            shard=network.shard,
+            recompute=network.recompute,
             clip=settings.optimiser.clip,
             workers=settings.data.workers,
             timeout=settings.data.timeout,

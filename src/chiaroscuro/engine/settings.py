@@ -127,6 +127,10 @@ class NetworkSettings:
             without predictor and gradient [chen2021simsiam], in the place of a slow copy's.
         average: decay of an average of weights kept for evaluation; 0 is none.
         sync_batch_norm: batch statistics over all ranks, not over each one's part of the batch.
+        shard: cut parameters, gradients and moments over the ranks (FSDP), for networks that do not
+            fit on one device; of no effect on one rank.
+        recompute: make activations again in the backward pass instead of keeping them; for networks
+            without batch norms.
     """
 
     encoder: str = "ResNet(depth=18, stem='small')"
@@ -139,6 +143,8 @@ class NetworkSettings:
     own_target: bool = False
     average: float = 0.0
     sync_batch_norm: bool = False
+    shard: bool = False
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         between("network.momentum", self.momentum, 0, 1)

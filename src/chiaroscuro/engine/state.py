@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.artifacts import Run, checkpoints
+from chiaroscuro.engine import sharding
 from chiaroscuro.engine.batch_norm import synchronised
 from chiaroscuro.engine.distributed import (
     gather_rows,
@@ -37,6 +38,10 @@ __all__ = [
     "restore",
     "save",
 ]
+
+
+MOMENTS = "moments"
+"""The folder beside the checkpoints for the moments of networks that are cut over ranks."""
 
 
 class Diverged(ChiaroError):  # noqa: N818 - a training has, not the call
@@ -71,13 +76,29 @@ class State:
     """Of what is trained on: no other data are gone on with."""
     scaler: torch.amp.GradScaler | None = None
     """What scales the loss in float16, or None."""
+    plain: Networks | None = None
+    """Of networks that are cut over ranks, a whole copy, filled when it is asked for."""
     lanes: int = 1
     """Stretches of storage that each batch is read from, where data lie in blocks."""
 
     @property
     def best(self) -> Networks:
         """What is evaluated: the average where there is one."""
+        if self.plain is not None:
+            return self.plain
         return self.networks if self.average is None else self.average.module  # type: ignore[return-value]
+
+    @property
+    def modules(self) -> nn.Module:
+        """All that learns, under one roof."""
+        return nn.ModuleDict({"networks": self.networks, "objective": self.objective})
+
+    def gather(self) -> None:
+        """Fill the whole copy of networks that are cut; all ranks have to call this."""
+        if self.plain is not None:
+            weights = sharding.whole_weights(self.networks)
+            if is_first():
+                self.plain.load_state_dict(weights)
 
 
 def begin(
@@ -95,6 +116,12 @@ def begin(
     if options.sync_batch_norm:
         networks = synchronised(networks, device.type)
     networks, objective = networks.to(device), objective.to(device)
+    if options.recompute:
+        sharding.recomputed(networks)
+    plain = None
+    if options.shard and world_size() > 1:
+        plain = sharding.plain_copy(networks)
+        networks = sharding.sharded(networks)
     torch.manual_seed(options.seed + 1_000_003 * rank())  # dropout differs from rank to rank
     made = as_optimiser(optimiser, networks, objective)
     return State(
@@ -106,6 +133,7 @@ def begin(
         average=Momentum(networks) if options.average else None,
         queue=_queue(networks, options).to(device) if options.queue else None,
         scaler=torch.amp.GradScaler(device.type) if options.precision == "float16" else None,
+        plain=plain,
         lanes=world_size(),
     )
 
@@ -154,13 +182,19 @@ def save(state: State, run: Run, keep: int) -> None:
     """Write a checkpoint, from the first rank; all ranks have to call this."""
     random = gather_rows(_random_state(next(state.networks.parameters()).device)[None])
 
+    is_cut = state.plain is not None
+    weights = sharding.whole_weights(state.networks) if is_cut else state.networks.state_dict()
+    if is_cut:  # before the checkpoint that counts on them
+        moments = run.checkpoints.parent / MOMENTS
+        sharding.save_moments(state.modules, state.optimiser, moments, state.step, keep + 1)
+
     def write() -> None:
         slow = {name: getattr(state, name) for name in ("target", "average")}
         arrays, tree = pack(
             {
-                "networks": dict(state.networks.state_dict()),
+                "networks": dict(weights),
                 "objective": dict(state.objective.state_dict()),
-                "optimiser": state.optimiser.state_dict(),
+                "optimiser": None if is_cut else state.optimiser.state_dict(),
                 **{name: None if m is None else dict(m.state_dict()) for name, m in slow.items()},
                 **({} if state.scheduler is None else {"scheduler": state.scheduler.state_dict()}),
                 **({} if state.scaler is None else {"scaler": state.scaler.state_dict()}),
@@ -199,7 +233,7 @@ def require_finite_weights(state: State) -> None:
     bad = [
         name
         for name, p in state.networks.named_parameters()
-        if not bool(torch.isfinite(p.detach()).all())
+        if not bool(torch.isfinite(_own(p.detach())).all())
     ]
     if on_any_rank(bool(bad)):
         count = len(list(state.networks.parameters()))
@@ -208,6 +242,11 @@ def require_finite_weights(state: State) -> None:
             f"After step {state.step} {len(bad)} of {count} tensors of weights are not finite, and "
             "are not saved",
         )
+
+
+def _own(t: Tensor) -> Tensor:
+    """This rank's part of a tensor that is cut over ranks; any other as it is."""
+    return t.to_local() if hasattr(t, "to_local") else t
 
 
 def restore(state: State, run: Run, restart: bool = False) -> tuple[str, ...]:
@@ -284,13 +323,27 @@ def _same_data(now: Fingerprint | None, saved: tuple | None, run: Run) -> None:
 
 def _put_back(state: State, step: int, saved: dict, run: Run) -> list[str]:
     """Put everything back; return a sentence where the number of ranks has changed."""
-    state.networks.load_state_dict(saved["networks"])
+    if state.plain is None:
+        state.networks.load_state_dict(saved["networks"])
+    else:
+        sharding.set_whole_weights(state.networks, saved["networks"])
     state.objective.load_state_dict(saved["objective"])
     for name in ("target", "average"):
         if saved[name] is not None:
             getattr(state, name).load_state_dict(saved[name])
-    state.optimiser.load_state_dict(saved["optimiser"])
-    _as_laid_out(state.optimiser)
+    if saved["optimiser"] is None:  # networks were cut: their moments lie in parts
+        moments = run.checkpoints.parent / MOMENTS
+        sharding.load_moments(state.modules, state.optimiser, moments, step)
+    else:
+        need(
+            state.plain is None,
+            lambda: (
+                f"`{run.folder}` was saved by one process; go on with one, or without "
+                "`network.shard`."
+            ),
+        )
+        state.optimiser.load_state_dict(saved["optimiser"])
+        _as_laid_out(state.optimiser)
     if state.scheduler is not None:
         state.scheduler.load_state_dict(saved["scheduler"])
     if state.queue is not None:

@@ -30,7 +30,7 @@ from chiaroscuro.engine.crops import Crops, Triples, views_of
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["Iterated", "PairBatch", "Steps", "view_batches", "watched_workers"]
+__all__ = ["Iterated", "PairBatch", "Steps", "made_ahead", "view_batches", "watched_workers"]
 
 PairBatch = tuple[Any, Any, Tensor | None]
 """Two views of the same samples (the second may be `Crops` or `Triples`), and labels where the
@@ -166,7 +166,7 @@ class Steps(TorchDataset):
         if workers == 0:
             yield from map(self.__getitem__, steps)
         else:
-            yield from _ahead(self, steps, workers, timeout)
+            yield from made_ahead(self, steps, workers, timeout)
 
 
 def _is_finite(x: Any) -> bool:
@@ -400,10 +400,19 @@ def _as_pair(came: Any, step: int) -> PairBatch:
     return x1, x2, None if labels is None else torch.as_tensor(labels)
 
 
-def _ahead(
-    batches: Steps, steps: range, workers: int, timeout: float
-) -> Generator[PairBatch, None, None]:
-    """The same, by worker processes; they end when the iterator is closed, or their parent does."""
+def made_ahead(
+    batches: TorchDataset, steps: range, workers: int, timeout: float
+) -> Generator[Any, None, None]:
+    """Yield `batches[step]` in order, made by worker processes.
+
+    They end when the iterator is closed, or their parent does.
+
+    Args:
+        batches: by number; opened here, and shared with the workers.
+        steps: which of them.
+        workers: processes, 1 or more.
+        timeout: seconds to wait for a batch; 0 waits for ever.
+    """
     with warnings.catch_warnings():
         # more workers than cores is slow, not wrong
         warnings.filterwarnings("ignore", "This DataLoader will create")
@@ -493,7 +502,7 @@ def _pinned(x: Any, *device: Any) -> Any:
 class _Told(TorchDataset):
     """Batches, or the error in the place of one."""
 
-    batches: Steps
+    batches: TorchDataset
 
     def __getitem__(self, step: int) -> Any:
         try:

@@ -1,0 +1,183 @@
+"""Embeddings in shards: the numbers of `embed`, by ranks, workers and Ray, and what goes on."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.cli import main
+from chiaroscuro.data import Dataset, write_tars
+from chiaroscuro.engine import Passing, embed, embed_shards, open_run, read_settings, train
+from chiaroscuro.engine import embedding_shards as module
+from chiaroscuro.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run on images in tar archives, 700 of them."""
+    folder = tmp_path_factory.mktemp("shards")
+    rng = np.random.default_rng(0)
+    images, labels = rng.integers(0, 256, (700, 8, 8, 3), np.uint8), np.arange(700) % 3
+    write_tars(Dataset({"images": images, "labels": labels}), folder / "tars", samples=200)
+    settings = read_settings(
+        "simclr",
+        [
+            *("epochs=1", "batch=100", "views.first=SimCLR(size=8, strength=0.5)"),
+            *("network.encoder=MLP(d_in=192, d=6)", "network.projector=Projector(d=4)"),
+            *("optimiser.name=sgd", "schedule.warmup=0"),
+            f"data.source=tar('{folder}/tars', check='none', test=0.2)",
+        ],
+    )
+    train(settings, folder / "run")
+    return folder
+
+
+def columns(folder):
+    """All shards, one after the other."""
+    parts = [Embeddings.load(path) for path in sorted(folder.glob("*.npz"))]
+    names = ("h", "z", "labels", "ids")
+    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+
+
+def test_shards_hold_the_numbers_of_embed_bit_by_bit(trained, tmp_path, capsys):
+    whole = embed(trained / "run")
+    call = ["embed", str(trained / "run"), "--out", str(tmp_path / "out"), "--rows", "256"]
+    assert main([*call, "--workers", "1"]) == 0
+    assert capsys.readouterr().out == f"embeddings: {tmp_path / 'out'}\n"
+    found = columns(tmp_path / "out")
+    assert len(list((tmp_path / "out").glob("part-*.npz"))) == 3
+    for name, values in found.items():
+        assert values.tobytes() == getattr(whole, name).tobytes(), name
+    about = json.loads((tmp_path / "out" / "shards.json").read_text())
+    assert (about["n"], about["rows"], about["kind"]) == (700, 256, "npz")
+
+
+def test_what_was_interrupted_goes_on(trained, tmp_path, monkeypatch):
+    out, written = tmp_path / "out", []
+
+    def fails(columns, path):
+        if len(written) == 1:
+            raise OSError("the disk is full")
+        written.append(path.name)
+        module._write_npz(columns, path)
+
+    monkeypatch.setitem(module._WRITERS, "npz", fails)
+    with pytest.raises(OSError, match="full"):
+        embed_shards(trained / "run", None, out, rows=256)
+    assert sorted(path.name for path in out.iterdir()) == ["part-000000.npz", "shards.json"]
+    before = (out / "part-000000.npz").stat().st_mtime_ns
+    monkeypatch.undo()
+    embed_shards(trained / "run", None, out, rows=256)
+    assert (out / "part-000000.npz").stat().st_mtime_ns == before
+    assert columns(out)["h"].tobytes() == embed(trained / "run").h.tobytes()
+    with pytest.raises(InputError, match=r"holds other shards: its `rows` is 256, and 512 is"):
+        embed_shards(trained / "run", None, out, rows=512)
+
+
+def test_memory_holds_one_shard(trained, tmp_path, monkeypatch):
+    """Rows that are in memory together: those of a shard, whatever the data."""
+    held = []
+    inner = module._shard
+    monkeypatch.setattr(module, "_shard", lambda *args: held.append(inner(*args)) or {**held[-1]})
+    embed_shards(trained / "run", None, tmp_path / "out", rows=256)
+    assert [len(shard["h"]) for shard in held] == [256, 256, 188]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rows": 100}, r"^`embed_shards\(rows\)` needs a multiple of 256; received 100\.$"),
+        ({"kind": "csv"}, r"needs `npz` or `parquet`; received `csv`"),
+        ({"engine": "dask"}, r"needs `here` or `ray`; received `dask`"),
+    ],
+    ids=["rows", "kind", "engine"],
+)
+def test_wrong_calls_are_sentences(trained, tmp_path, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        embed_shards(trained / "run", None, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_something_else_is_left_alone(trained, tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="needs to be a new or an empty folder"):
+        embed_shards(trained / "run", None, tmp_path)
+    call = ["embed", str(trained / "run"), "--engine", "ray", "--out", str(tmp_path / "a.npz")]
+    assert main(call) == 2
+    assert "write a folder of shards" in capsys.readouterr().err
+
+
+def test_ranks_share_the_work(trained, tmp_path):
+    """`torchrun -m chiaroscuro.cli embed`: shards, one file, and an evaluation by the first."""
+    script = tmp_path / "verbs.py"
+    script.write_text(
+        "import sys\n"
+        "from chiaroscuro.cli import main\n"
+        "from chiaroscuro.engine import joined_ranks\n"
+        "run, out = sys.argv[1:]\n"
+        "with joined_ranks():\n"
+        "    assert main(['embed', run, '--out', f'{out}/shards', '--rows', '256']) == 0\n"
+        "    assert main(['embed', run, '--out', f'{out}/whole.npz']) == 0\n"
+        "    assert main(['evaluate', run, '--json']) == 0\n"
+    )
+    call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*call, str(script), str(trained / "run"), str(tmp_path)],
+        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[:3000]
+    assert done.stdout.count("embeddings:") == 2
+    assert done.stdout.count('"knn_20"') > 0
+    assert done.stdout.count('"protocol"') == 1
+    right = embed(trained / "run")
+    assert Embeddings.load(tmp_path / "whole.npz").h.tobytes() == right.h.tobytes()
+    assert columns(tmp_path / "shards")["z"].tobytes() == right.z.tobytes()
+
+
+def test_workers_and_devices_of_a_module(trained):
+    run = open_run(trained / "run")
+    data = {"images": np.random.default_rng(1).integers(0, 256, (300, 8, 8, 3), np.uint8)}
+    one, two = (
+        embed(run, data, passing=passing)
+        for passing in (Passing(device="cpu"), Passing(workers=2, precision="bfloat16"))
+    )
+    assert one.h.tobytes() == two.h.tobytes()  # a CPU computes in full precision
+    with pytest.raises(InputError, match=r"`precision` needs one of"):
+        Passing(precision="half")
+
+
+@pytest.mark.extra("ray", "parquet")
+def test_ray_writes_the_same_numbers_as_parquet(trained, tmp_path, capsys):
+    import pyarrow.parquet
+
+    out = tmp_path / "out"
+    call = ["embed", str(trained / "run"), "--engine", "ray", "--rows", "256", "--out", str(out)]
+    assert main([*call, "--data", f"{trained}/tars/*.tar"]) == 0
+    right = embed(trained / "run")
+    parts = [pyarrow.parquet.read_table(path) for path in sorted(out.glob("part-*.parquet"))]
+    assert [len(part) for part in parts] == [256, 256, 188]
+    for name in ("h", "z"):
+        found = np.concatenate([np.stack(part[name].to_numpy()) for part in parts])
+        assert found.tobytes() == getattr(right, name).tobytes()
+    labels = np.concatenate([part["labels"].to_numpy() for part in parts])
+    assert labels.tolist() == right.labels.tolist()
+
+
+@pytest.mark.extra("parquet")
+def test_parquet_shards(trained, tmp_path):
+    import pyarrow.parquet
+
+    embed_shards(trained / "run", None, tmp_path / "out", rows=512, kind="parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "out" / "part-000001.parquet")
+    right = embed(trained / "run")
+    assert np.stack(table["h"].to_numpy()).tobytes() == right.h[512:].tobytes()
+    assert table["ids"].to_pylist() == right.ids[512:].tolist()
