@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import mmap
 import os
 import shutil
 import tempfile
@@ -76,18 +75,9 @@ def _load(folder: Path) -> Index | None:
         if notes["format"] != FORMAT:
             return None
         arrays = {name: read_npy(folder / f"{name}.npy") for name in notes["arrays"]}
-        for array in arrays.values():
-            _at_random(array)
         return Index(arrays, notes["notes"], notes["stamps"])
     except (ChiaroError, OSError, ValueError, LookupError, TypeError, RecursionError):
         return None
-
-
-def _at_random(array: NDArray[Any]) -> None:
-    """Tell the system that rows are read here and there: it need not read on beyond them."""
-    mapped = getattr(array, "_mmap", None)
-    if mapped is not None and hasattr(mmap, "MADV_RANDOM"):
-        mapped.madvise(mmap.MADV_RANDOM)
 
 
 def _save(folder: Path, index: Index) -> None:

@@ -72,11 +72,16 @@ class Strings:
         return len(self.ends)
 
     def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
-        starts = np.where(rows > 0, self.ends[rows - 1], 0).tolist()
-        spans = zip(starts, self.ends[rows].tolist(), strict=True)
-        texts = (
-            self.block[start:stop].tobytes().decode("utf-8", "replace") for start, stop in spans
-        )
+        starts, ends = np.where(rows > 0, self.ends[rows - 1], 0), self.ends[rows]
+        if len(rows) > 1 and bool((np.diff(rows) == 1).all()):  # one piece of the block
+            low = int(starts[0])
+            piece = self.block[low : int(ends[-1])].tobytes()
+            starts, ends = starts - low, ends - low
+            encoded = (piece[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True))
+        else:
+            spans = zip(starts.tolist(), ends.tolist(), strict=True)
+            encoded = (self.block[a:b].tobytes() for a, b in spans)
+        texts = (text.decode("utf-8", "replace") for text in encoded)
         return batch_of_objects(texts if self.read is None else map(self.read, texts))
 
 
