@@ -78,7 +78,7 @@ class LARS(torch.optim.Optimizer):
                 if w.grad is not None:
                     alike.setdefault((w.device, w.dtype), []).append(w)
             for weights in alike.values():
-                self._move(weights, [w.grad for w in weights], group)  # type: ignore[misc]
+                self._move(weights, [w.grad for w in weights], group)
 
     def _move(self, weights: list[Tensor], slopes: list[Tensor], group: dict[str, Any]) -> None:
         """Tensors of one device and format, all of them in a few operations."""
