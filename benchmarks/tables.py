@@ -212,7 +212,7 @@ def kill(content: dict) -> str:
     kills, damages = content["result"]["kills"], content["result"]["damages"]
     saves = sum(count for kind, count in kills["by_kind"].items() if "in a save" in kind)
     return (
-        f"{kills['killed']} runs killed, {saves} of them inside a save, on 1 and 2 ranks, with 0 "
+        f"{kills['stopped']} runs stopped, {saves} of them inside a save, on 1 and 2 ranks, with 0 "
         f"and 2 workers, and resumed: {kills['bitwise_equal']} bitwise equal to the uninterrupted "
         f"one. {damages['damaged']} damaged checkpoints: {len(damages['accepted'])} accepted "
         f"(`{content['command']}`)."
