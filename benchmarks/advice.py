@@ -1,24 +1,18 @@
-"""Does the diagnosis find what is planted, and is it silent where nothing is wrong?
+"""Does a diagnosis name what harms, and is it silent where nothing does?
 
-Nineteen pathologies, and healthy cases. Detected: the planted finding, at `warning` or above, is
-among the first two. False alarm: any `warning` or worse on a healthy case. There are three parts:
+Cases are made, not listed: every ill of `planted.py` at several strengths in the bases of
+`bases.py`, with its harm measured (accuracy of neighbours or recall that is lost, or won without
+right), and trainings in the plain loop of `cured.py`. Bases, constructions of ills, and settings of
+trainings are divided beforehand: rules were written on `design`; `judged` was measured once they
+were. Each look at a part is noted in `results/advice-looks.json`, with a fingerprint of the rules.
 
-    fixed   seeds 0, 1, 5, 6 and healthy cases of even numbers: thresholds were fixed on these
-    judged  seeds 2 to 4 and 7 to 9, healthy cases of odd numbers: meant to judge. But seeds 2 to 4
-            and 18 of the 24 healthy ones had been measured, and their numbers looked at, before
-            `CLIFF` went from 20 to 10, `SKEW` from 8 to 4 and a second sign of a leaked label was
-            added; `HARDER` came while the others were being measured. It flatters, if it does.
-    fresh   seeds 12 to 14 and 22 healthy cases, with new draws and new networks, made after the
-            rules were frozen and run once: the number to quote
+    python benchmarks/advice.py --part design [--only offset]
+    python benchmarks/advice.py --part judged
+    python benchmarks/advice.py --trainings judged      # sick trainings, and the advice followed
+    python benchmarks/advice.py --figures               # docs/benchmarks/advice-*.png
 
-Since then a rule for runs of few steps was added, and two that read the history of a run were made
-to see more (found while closing the loop); the numbers of all three parts stayed as they were.
-`rules` in the result is a fingerprint of the rules. The plants are ours, so that what is detected
-is what we thought of. Each case is kept in `out/advice`: the work can be cut into pieces.
-
-    CHIARO_DATA=... python benchmarks/advice.py --half fixed
-    CHIARO_DATA=... python benchmarks/advice.py            # all that is missing, then the table
-    CHIARO_DATA=... python benchmarks/advice.py --loop     # sick trainings, cured by the advice
+`CHIARO_DATA` and `CHIARO_MINILM` name the data. Named: among the first two findings. Accused: any
+finding above a note. Harmful: five points or more; harmless: below one.
 """
 
 from __future__ import annotations
@@ -26,142 +20,380 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import sys
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 import chiaroscuro as cs
-from chiaroscuro.diagnostics import Known, diagnose, findings
-from environment import save
-from planted import FRESH, HEALTHY, KEPT, PATHOLOGIES, Case, case, healthy
+from bases import BASES, KEPT, WELL, loaded
+from chiaroscuro.diagnostics import About, Known, diagnose, findings
+from chiaroscuro.diagnostics.assembly import further
+from chiaroscuro.diagnostics.assembly.diagnosis import flat
+from environment import HERE, save
+from planted import ILLS, harm_of, prepared, shown
 
-PARTS = ("fixed", "judged", "fresh")
-SEEDS = {"fixed": (0, 1, 5, 6), "judged": (2, 3, 4, 7, 8, 9), "fresh": (12, 13, 14)}
-
-
-def names(part: str) -> list[str]:
-    """Every case of a part, or of all of them."""
-    if part == "all":
-        return [name for one in PARTS for name in names(one)]
-    sick = [f"{name}/{seed}" for seed in SEEDS[part] for name in PATHOLOGIES]
-    odd = part == "judged"
-    well = FRESH if part == "fresh" else [name for name in HEALTHY if int(name[-1]) % 2 == odd]
-    return sick + [f"healthy/{name}" for name in well]
-
-
-def made(name: str) -> Case:
-    kind, which = name.split("/")
-    return healthy(which) if kind == "healthy" else case(kind, int(which))
-
-
-def looked(name: str, again: bool) -> dict[str, Any]:
-    """The diagnosis of a case, from disk if it is there; the rules are always applied anew."""
-    path = KEPT / "cases" / f"{name.replace('/', '-')}.json"
-    if again or not path.exists():
-        started = time.process_time()
-        arrays, about = made(name)
-        found = diagnose(arrays, about)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kept = {
-            "measures": found.json()["measures"],
-            "settings": _flat(about.settings),
-            "given": sorted(found.given),
-            "seconds": time.process_time() - started,
-        }
-        path.write_text(json.dumps(kept))
-    kept = json.loads(path.read_text())
-    ranked = findings(Known(kept["measures"], kept["settings"]))
-    kept["findings"] = [(one.name, one.severity) for one in ranked]
-    return kept
-
-
-def _flat(settings: Any) -> dict[str, Any]:
-    from chiaroscuro.diagnostics.assembly.diagnosis import flat
-
-    return flat(settings)
-
-
-def grave(found: dict[str, Any]) -> list[str]:
-    return [name for name, severity in found["findings"] if severity != "note"]
-
-
-def judged(half: str, again: bool, only: str | None, cached: bool) -> list[dict[str, Any]]:
-    rows = []
-    for name in names(half):
-        if only is not None and only not in name:
-            continue
-        if cached and not (KEPT / "cases" / f"{name.replace('/', '-')}.json").exists():
-            continue
-        found = looked(name, again)
-        kind = name.split("/")[0]
-        first = [one for one, severity in found["findings"][:2] if severity != "note"]
-        right = not grave(found) if kind == "healthy" else kind in first
-        rows.append({"case": name, "right": right, "found": grave(found), "given": found["given"]})
-        if not right:
-            print(f"{name}: {grave(found) or 'nothing'}", file=sys.stderr)
-    return rows
-
-
-def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    kinds: dict[str, Any] = {}
-    for row in rows:
-        kind = row["case"].split("/")[0]
-        one = kinds.setdefault(kind, {"cases": 0, "right": 0})
-        one["cases"] += 1
-        one["right"] += row["right"]
-        one["given"] = "various" if kind == "healthy" else ", ".join(PATHOLOGIES[kind][0])
-    sick = [row for row in rows if not row["case"].startswith("healthy")]
-    well = [row for row in rows if row["case"].startswith("healthy")]
-    width = max(map(len, kinds))
-    for kind, one in kinds.items():
-        print(f"{kind:<{width}}  {one['right']:>3} of {one['cases']:<3}  given {one['given']}")
-    shares = {
-        "detected": _share(sick),
-        "false_alarms": 1 - _share(well) if well else None,
-        "n_sick": len(sick),
-        "n_healthy": len(well),
-    }
-    print(shares)
-    return {"shares": shares, "kinds": kinds}
-
-
-def _share(rows: list[dict[str, Any]]) -> float | None:
-    return sum(row["right"] for row in rows) / len(rows) if rows else None
+ROWS = 400
+HARMFUL, HARMLESS = 0.05, 0.01
+LOOKS = HERE / "results" / "advice-looks.json"
+KEPT_CASES = KEPT / "cases"
+further.LEAST = 1 << 60  # clusters, regions and kernels: no rule reads them
 
 
 def rules() -> str:
-    """A fingerprint of the rules, thresholds and all: what a result belongs to."""
-    folder = Path(cs.__file__).parent / "diagnostics" / "advice"
-    text = "".join(path.read_text() for path in sorted(folder.glob("*.py")))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    """A fingerprint of rules and signs, thresholds and all: what a result belongs to."""
+    folder = Path(cs.__file__).parent / "diagnostics"
+    files = [*sorted((folder / "advice").glob("*.py")), folder / "assembly" / "signs.py"]
+    files += [folder / "assembly" / name for name in ("pair_signs.py", "cures.py")]
+    return hashlib.sha256("".join(path.read_text() for path in files).encode()).hexdigest()[:12]
+
+
+def looked_at(part: str, cases: int) -> None:
+    """Note that a part was looked at."""
+    before = json.loads(LOOKS.read_text()) if LOOKS.exists() else []
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    before.append({"part": part, "rules": rules(), "cases": cases, "when": now})
+    LOOKS.write_text(json.dumps(before, indent=1) + "\n")
+
+
+# ---- cases of arrays ----
+
+
+def cases(part: str) -> list[tuple[str, str, str, float]]:
+    """(key, base, ill, strength) of a part; the ill "none" is the base itself."""
+    bases = [name for name, (own, _) in BASES.items() if own == part]
+    found = [(f"{name}/none", name, "none", 0.0) for name in bases]
+    found += [(f"{n}/none", n, "none", 0.0) for n, (own, _) in WELL.items() if own == part]
+    for at, (name, ill) in enumerate(ILLS.items()):
+        able = [b for b in bases if _able(b, ill.needs)]
+        few = 2  # for each ill others, in turn
+        able = [able[(at + k * 2) % len(able)] for k in range(min(few, len(able)))]
+        able = list(dict.fromkeys(able))
+        for one in able:
+            found += [(f"{one}/{name}/{s:g}", one, name, s) for s in ill.strengths]
+    return found
+
+
+def _able(base: str, needs: str) -> bool:
+    a = loaded(base)
+    return needs == "pairs" or "labels" in a
+
+
+def kept_at(part: str, key: str) -> Path:
+    return KEPT_CASES / part / f"{key.replace('/', '--')}.json"
+
+
+def measured(key: str, base: str, ill_name: str, strength: float, part: str) -> dict[str, Any]:
+    """The measures and the harm of a case, kept on disk; rules are applied anew."""
+    path = kept_at(part, key)
+    if path.exists():
+        return json.loads(path.read_text())
+    started = time.process_time()
+    a = loaded(base)
+    seed = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
+    draw = np.random.default_rng(seed)
+    rows = np.sort(draw.choice(len(a["h"]), min(ROWS, len(a["h"])), replace=False))
+    a = {name: value[rows] for name, value in a.items()}
+    if ill_name == "none":
+        given, harm = a, 0.0
+    else:
+        ill = ILLS[ill_name]
+        before = prepared(a, ill.needs, seed)
+        assert before is not None
+        after = ill.plant(before, strength, draw, int(part == "judged"))
+        harm, given = harm_of(before, after, ill.harm), shown(after, ill.needs)
+    found = diagnose(given, About())
+    kept = {"measures": found.json()["measures"], "harm": harm}
+    kept["seconds"] = time.process_time() - started
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(kept))
+    return kept
+
+
+def judged(part: str, only: str | None, cached: bool) -> list[dict[str, Any]]:
+    rows = []
+    wanted = [one for one in cases(part) if only is None or only in one[0]]
+    if cached:
+        wanted = [one for one in wanted if kept_at(part, one[0]).exists()]
+    for key, base, ill, strength in wanted:
+        kept = measured(key, base, ill, strength, part)
+        found = findings(Known(kept["measures"]))
+        names = [one.name for one in found]
+        grave = [one.name for one in found if one.severity != "note"]
+        own = ILLS[ill].names if ill != "none" else ()
+        rows.append(
+            {
+                "case": key,
+                "ill": ill,
+                "harm": kept["harm"],
+                "named": any(name in own for name in names[:2]),
+                "warned": any(name in own for name in grave[:2]),
+                "accused": [name for name in grave if name not in own],
+                "found": [(one.name, one.severity) for one in found[:4]],
+            }
+        )
+    looked_at(part, len(rows))
+    return rows
+
+
+def interval(k: int, n: int) -> list[float] | None:
+    """Wilson's 95 % interval of a share."""
+    if n == 0:
+        return None
+    p, z = k / n, 1.96
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return [round(max(0.0, middle - half), 3), round(min(1.0, middle + half), 3)]
+
+
+def share(rows: list[dict[str, Any]], of: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    k = sum(map(of, rows))
+    return {
+        "share": k / len(rows) if rows else None,
+        "of": len(rows),
+        "interval": interval(k, len(rows)),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Shares in all and by ill."""
+    sick = [row for row in rows if row["ill"] != "none"]
+    harmful = [row for row in sick if row["harm"] >= HARMFUL]
+    harmless = [row for row in sick if row["harm"] < HARMLESS]
+    well = [row for row in rows if row["ill"] == "none"]
+    kinds = {}
+    for name in ILLS:
+        own = [row for row in sick if row["ill"] == name]
+        if own:
+            kinds[name] = {
+                "harmful_named": share([r for r in own if r["harm"] >= HARMFUL], _named),
+                "harmful_warned": share([r for r in own if r["harm"] >= HARMFUL], _warned),
+                "harmless_warned": share([r for r in own if r["harm"] < HARMLESS], _warned),
+                "curve": [[round(r["harm"], 4), r["named"], r["warned"]] for r in own],
+            }
+    return {
+        "harmful_named": share(harmful, _named),
+        "harmful_warned": share(harmful, _warned),
+        "harmless_accused_of_another": share(harmless, lambda row: bool(row["accused"])),
+        "healthy_accused": share(well, lambda row: bool(row["accused"])),
+        "ills": kinds,
+    }
+
+
+def _named(row: dict[str, Any]) -> bool:
+    return bool(row["named"])
+
+
+def _warned(row: dict[str, Any]) -> bool:
+    return bool(row["warned"])
+
+
+def show(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
+    for row in rows:
+        bad = row["harm"] >= HARMFUL and not row["named"]
+        if (
+            (row["ill"] == "none" and row["accused"])
+            or bad
+            or (row["harm"] < HARMLESS and row["accused"])
+        ):
+            print(f"  {row['case']:<44} harm {row['harm']:+.3f} {row['found'][:3]}")
+    for name, one in found["ills"].items():
+        named, warned, quiet = (
+            one[k] for k in ("harmful_named", "harmful_warned", "harmless_warned")
+        )
+        text = lambda x: "-" if x["share"] is None else f"{x['share']:.2f} of {x['of']}"
+        print(
+            f"{name:<26} named {text(named):<11} warned {text(warned):<11} "
+            f"harmless warned {text(quiet)}"
+        )
+    for key in (
+        "harmful_named",
+        "harmful_warned",
+        "harmless_accused_of_another",
+        "healthy_accused",
+    ):
+        print(key, found[key])
+
+
+# ---- trainings ----
+
+
+def trainings(part: str, retrain: bool) -> dict[str, Any]:
+    """Sick and healthy trainings: the first finding, and what following its advice regains."""
+    from cured import HEALTHY, Loop, followed, kept, sick
+
+    offset = 0 if part == "design" else 10
+    usual = {k: _mean_accuracy(Loop(k), offset) for k in ("arrays", "pictures", "series")}
+    rows = []
+    every = [(f"healthy{k}-{one.kind}", (), one) for k, one in enumerate(HEALTHY[part])]
+    for name, names, loop in [*every, *sick(part)]:
+        made = kept(loop, offset)
+        path = KEPT / "trained-cases" / part / f"{name}.json"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(diagnose(made.arrays, made.about).json()["measures"]))
+        found = findings(Known(json.loads(path.read_text()), flat(made.about.settings)))
+        grave = [one for one in found if one.severity != "note"]
+        lost = usual[loop.kind] - made.accuracy
+        row: dict[str, Any] = {
+            "case": name,
+            "accuracy": made.accuracy,
+            "lost": lost,
+            "first": grave[0].name if grave else None,
+            "found": [one.name for one in grave],
+            "named_first": bool(grave) and grave[0].name in names,
+            "named": any(one.name in names for one in grave[:2]),
+            "change": grave[0].change if grave else [],
+            "target": dict(grave[0].target) if grave else {},
+        }
+        better = followed(loop, grave[0].target) if grave else None
+        if retrain and better is not None:
+            row["after"] = _mean_accuracy(better, offset)
+            row["regained"] = (row["after"] - made.accuracy) / lost if lost >= HARMFUL else None
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    looked_at(f"{part} trainings", len(rows))
+    ill = [row for row in rows if not row["case"].startswith("healthy")]
+    harmed = [row for row in ill if row["lost"] >= HARMFUL]
+    well = [row for row in rows if row["case"].startswith("healthy")]
+    return {
+        "usual": usual,
+        "sick": len(ill),
+        "harmed": len(harmed),
+        "named_first": share(harmed, lambda row: row["named_first"]),
+        "named_in_two": share(harmed, lambda row: row["named"]),
+        "regained_70": share(harmed, lambda row: (row.get("regained") or 0.0) >= 0.7),
+        "healthy_accused": share(well, lambda row: bool(row["found"])),
+        "healthy_cost": [
+            round(row["accuracy"] - row["after"], 4) for row in well if "after" in row
+        ],
+        "rows": rows,
+    }
+
+
+def _mean_accuracy(loop: Any, offset: int) -> float:
+    """Mean over three seeds."""
+    from cured import kept
+
+    return float(np.mean([kept(loop, offset + seed).accuracy for seed in (1, 2, 3)]))
+
+
+def temperatures() -> dict[str, Any]:
+    """What log k and cosines vary by over negatives in networks trained over a range of tau."""
+    from cured import Loop, kept
+
+    found = []
+    for kind in ("arrays", "pictures", "series"):
+        for tau in (0.005, 0.01, 0.02, 0.05, 0.07, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0):
+            made = kept(Loop(kind, tau=tau), 0)
+            z1, z2 = (made.arrays[name] for name in ("z1", "z2"))
+            u, v = (z / np.linalg.norm(z, axis=1, keepdims=True) for z in (z1, z2))
+            rest = (u @ v.T)[~np.eye(len(u), dtype=bool)].reshape(len(u), -1)
+            spread = float(rest.std(axis=1).mean())
+            row = {"kind": kind, "tau": tau, "accuracy": made.accuracy, "cosines": spread}
+            found.append({**row, "log_k": spread / tau, "mean_cosine": float((u @ u.T).mean())})
+    return {"rows": found}
+
+
+# ---- figures ----
+
+
+def figures() -> list[Path]:
+    """One figure per ill: detection against harm, design and judged."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    result = json.loads((HERE / "results" / "advice.json").read_text())["result"]
+    folder = HERE.parent / "docs" / "benchmarks"
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [part for part in ("design", "judged") if part in result]
+    names = [name for name in ILLS if any(name in result[part]["ills"] for part in parts)]
+    columns = 5
+    lines = -(-len(names) // columns)
+    fig, axes = plt.subplots(lines, columns, figsize=(13, 2.1 * lines), sharex=True, sharey=True)
+    edges = np.array([-1, 0.01, 0.05, 0.15, 0.3, 1.01])
+    centres = [0, 3, 10, 22, 45]
+    for ax in axes.flat[len(names) :]:
+        ax.axis("off")
+    for ax, name in zip(axes.flat, names, strict=False):
+        for part, colour, shift in (("design", "0.6", -0.6), ("judged", "#1f5fa8", 0.6)):
+            curve = result.get(part, {}).get("ills", {}).get(name, {}).get("curve", [])
+            for k in range(len(centres)):
+                own = [row for row in curve if edges[k] <= row[0] < edges[k + 1]]
+                if not own:
+                    continue
+                hits = sum(row[1] for row in own)
+                low, high = interval(hits, len(own)) or (0, 1)
+                ax.plot([centres[k] + shift] * 2, [low, high], color=colour, lw=1)
+                ax.plot(centres[k] + shift, hits / len(own), "o", color=colour, ms=4)
+        ax.axvspan(5, 60, color="0.95", zorder=0)
+        ax.set_title(name.replace("_", " "), fontsize=8)
+        ax.set_ylim(-0.05, 1.05)
+        ax.tick_params(labelsize=7)
+    fig.supxlabel("harm: points of accuracy or recall lost, or won without right", fontsize=9)
+    fig.supylabel("share named in the first two findings", fontsize=9)
+    handles = [
+        plt.Line2D([], [], marker="o", ls="", color=c, label=p)
+        for p, c in (("design", "0.6"), ("judged", "#1f5fa8"))
+    ]
+    fig.legend(handles=handles, loc="upper right", fontsize=8, ncols=2)
+    fig.tight_layout()
+    path = folder / "advice-curves.png"
+    fig.savefig(path, dpi=110)
+    return [path]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--half", choices=(*PARTS, "all"), default="all")
-    parser.add_argument("--only", metavar="PART", help="cases whose name holds this")
-    parser.add_argument("--again", action="store_true", help="measure anew what is kept")
-    parser.add_argument("--cached", action="store_true", help="only what is kept")
-    parser.add_argument("--loop", action="store_true", help="sick trainings, cured by the advice")
-    parser.add_argument("--epochs", type=int, help="of --loop; fewer, for a rehearsal")
+    parser.add_argument("--part", choices=("design", "judged"))
+    parser.add_argument("--only", metavar="TEXT", help="cases whose name holds this")
+    parser.add_argument("--measure", action="store_true", help="measure and keep; apply no rule")
+    parser.add_argument("--cached", action="store_true", help="only cases that are kept")
+    parser.add_argument("--trainings", choices=("design", "judged"))
+    parser.add_argument("--no-cure", action="store_true", help="do not train again")
+    parser.add_argument("--temperatures", action="store_true")
+    parser.add_argument("--figures", action="store_true")
     call = parser.parse_args()
     torch.set_num_threads(1)
-    if call.loop:
-        from cured import loop
-
-        loop(call.only, call.epochs)
+    stored = HERE / "results" / "advice.json"
+    result = json.loads(stored.read_text())["result"] if stored.exists() else {}
+    result = result if "design" in result or "judged" in result else {}
+    if call.measure:
+        for key, *rest in cases(call.part):
+            if call.only is None or call.only in key:
+                measured(key, *rest, call.part)
         return
-    rows = judged(call.half, call.again, call.only, call.cached)
-    found = table(rows)
-    if call.half == "all" and call.only is None and len(rows) == len(names("all")):
-        halves = {
-            half: table([row for row in rows if row["case"] in set(names(half))]) for half in PARTS
-        }
-        result = {"rules": rules(), **halves, "all": found, "cases": rows}
-        print(save("advice", result, "python benchmarks/advice.py"))
+    if call.part:
+        rows = judged(call.part, call.only, call.cached)
+        found = table(rows)
+        show(rows, found)
+        if call.only is None:
+            result |= {call.part: {"rules": rules(), **found, "cases": rows}}
+            print(
+                save("advice", result, "python benchmarks/advice.py --part design; --part judged")
+            )
+    if call.trainings:
+        found = trainings(call.trainings, not call.no_cure)
+        print({k: v for k, v in found.items() if k != "rows"}, file=sys.stderr)
+        path = HERE / "results" / "advice-loop.json"
+        old = json.loads(path.read_text())["result"] if path.exists() else {}
+        old = old if "cases" not in old else {}
+        old |= {call.trainings: {"rules": rules(), **found}}
+        print(save("advice-loop", old, "python benchmarks/advice.py --trainings judged"))
+    if call.temperatures:
+        print(
+            save("advice-temperature", temperatures(), "python benchmarks/advice.py --temperatures")
+        )
+    if call.figures:
+        print(*figures())
 
 
 if __name__ == "__main__":

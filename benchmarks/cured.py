@@ -1,240 +1,361 @@
-"""Sick trainings, cured by the advice: train, diagnose, apply the `--set` lines, train again.
+"""Sick trainings in a plain PyTorch loop: is the cause named first, and does the advice cure it?
 
-For arrays, pictures and texts: a healthy training, a sick one whose settings differ in one place,
-and one with the settings that the diagnosis of the sick one says to set. Reported: whether the
-diagnosis names the fault, whether the quantity it names recovers, and how much of the lost accuracy
-of neighbours comes back. Nothing is chosen by hand between the second and the third.
+Three kinds of data (arrays, pictures, series), small networks, a loop of our own that knows nothing
+of the engine. A `Loop` is what can be set wrong. Each sick one is trained and diagnosed; what the
+first finding aims at (`Finding.target`) is applied to the loop by `followed`, with nothing chosen
+by hand in between, and it is trained again with three seeds.
 
-    CHIARO_DATA=... python benchmarks/advice.py --loop [--only arrays] [--epochs 2]
-
-Runs are kept in `out/advice/loop` and go on from their checkpoints.
+    python benchmarks/advice.py --trainings design     # seeds that rules were written on
+    python benchmarks/advice.py --trainings judged     # other seeds and other strengths
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
-from collections.abc import Callable
-from pathlib import Path
+import dataclasses
+import functools
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 import chiaroscuro as cs
-from chiaroscuro.engine import Settings, read_settings
-from environment import save
-from planted import KEPT, digit_arrays
+from bases import KEPT
+from chiaroscuro.diagnostics import About
 
-FOLDER = KEPT / "loop"
-
-
-class Sick(NamedTuple):
-    """A fault: what it is trained on, what is set wrong, what should be found and recover."""
-
-    domain: str
-    wrong: list[str]
-    finding: str
-    quantity: str
+ROWS = 900
 
 
-CASES = {
-    "arrays-hot": Sick(
-        "arrays",
-        ["objective=InfoNCE(kernel=Cosine(tau=10.0))"],
-        "high_temperature",
-        "negative_deviation",
-    ),
-    "arrays-cold": Sick(
-        "arrays",
-        ["objective=InfoNCE(kernel=Cosine(tau=0.003))"],
-        "low_temperature",
-        "negative_deviation",
-    ),
-    "arrays-few": Sick("arrays", ["batch=2"], "few_negatives", "candidates"),
-    "pictures-stuck": Sick(
-        "pictures",
-        ["network.projector=Projector(d=64, depth=1, last='none')"],
-        "stuck_at_the_start",
-        "last_loss",
-    ),
-    "pictures-hot": Sick(
-        "pictures",
-        ["objective=InfoNCE(kernel=Cosine(tau=10.0))"],
-        "high_temperature",
-        "negative_deviation",
-    ),
-    "pictures-cold": Sick(
-        "pictures",
-        ["objective=InfoNCE(kernel=Cosine(tau=0.003))"],
-        "low_temperature",
-        "negative_deviation",
-    ),
-    "texts-hot": Sick(
-        "texts",
-        ["objective=InfoNCE(kernel=Cosine(tau=10.0))"],
-        "high_temperature",
-        "negative_deviation",
-    ),
-    "texts-cold": Sick(
-        "texts",
-        ["objective=InfoNCE(kernel=Cosine(tau=0.003))"],
-        "low_temperature",
-        "negative_deviation",
-    ),
-    "texts-few": Sick("texts", ["batch=2"], "few_negatives", "candidates"),
-}
+class Trained(NamedTuple):
+    """What a diagnosis is given, and the accuracy of neighbours of h."""
+
+    arrays: dict[str, Any]
+    about: About
+    accuracy: float
 
 
-# ---- data and healthy settings ----
+@dataclass(frozen=True)
+class Loop:
+    """A training: its data and all that can be wrong with it.
+
+    Args:
+        kind: "arrays", "pictures" or "series".
+        tau: temperature of the cosine.
+        views: factor on the strength of the augmentations.
+        shuffled: share of the pairs whose second view is another sample's.
+        one_class: whether batches hold one class each.
+        dead: whether the encoder's last units start far below zero, without a batch norm.
+        batch_statistics: whether embeddings are taken in training mode, sorted by class.
+    """
+
+    kind: str = "arrays"
+    tau: float = 0.2
+    views: float = 1.0
+    shuffled: float = 0.0
+    batch: int = 128
+    epochs: int = 24
+    lr: float = 2e-3
+    one_class: bool = False
+    dead: bool = False
+    batch_statistics: bool = False
 
 
-def _noisy() -> Path:
-    """Digits as arrays beside as many numbers of strong noise, which views draw anew."""
-    path = FOLDER / "noisy.npz"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        found = np.load(digit_arrays(KEPT / "digits.npz"))
-        noise = 2.0 * np.random.default_rng(0).normal(size=found["x"].shape)
-        x = np.concatenate([found["x"], noise.astype(np.float32)], axis=1)
-        np.savez(path, x=x, labels=found["labels"], split=found["split"])
-    return path
+# ---- data and views ----
 
 
-def _captions() -> Path:
-    """The captions of emoji without their pictures, with the category as the class."""
-    path = FOLDER / "texts" / "captions.jsonl"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        source = Path(os.environ.get("CHIARO_DATA", "")) / "emoji_captions.jsonl.gz"
-        with gzip.open(source, "rt", encoding="utf-8") as file:
-            lines = [json.loads(line) for line in file]
-        kept = [
-            {"captions": one["captions"], "category": one["category"]}
-            for one in lines
-            if not one["is_skin_variant"] and len(one["captions"]) > 1
-        ]
-        path.write_text("".join(json.dumps(one) + "\n" for one in kept))
-    return path
+@functools.cache
+def data(kind: str) -> tuple[Tensor, np.ndarray]:
+    """900 samples and their classes."""
+    from sklearn.datasets import load_digits
+
+    draw = np.random.default_rng(7)
+    if kind == "series":  # six shapes of a wave, of any phase, under noise
+        y = draw.integers(0, 6, ROWS)
+        t = np.arange(48) / 48 + draw.random((ROWS, 1))
+        f = 2 * np.pi * 2 * t
+        shapes = np.stack(
+            [
+                *(np.sin(f), np.sign(np.sin(f)), f / np.pi % 2 - 1),
+                *(np.sin(2 * f), np.abs(np.sin(f / 2)) * 2 - 1, np.sin(f) ** 3),
+            ]
+        )
+        x = shapes[y, np.arange(ROWS)] + 0.4 * draw.normal(size=(ROWS, 48))
+        return torch.from_numpy(x[:, None]).float(), y
+    x, y = load_digits(return_X_y=True)
+    rows = draw.choice(len(x), ROWS, replace=False)
+    x, y = x[rows] / 16, y[rows]
+    if kind == "arrays":
+        x = (x - x.mean()) / x.std()
+        x = np.concatenate([x, 2.0 * draw.normal(size=x.shape)], axis=1)
+        return torch.from_numpy(x).float(), y
+    canvas = 0.3 * draw.random((ROWS, 1, 14, 14))
+    for i, (row, column) in enumerate(draw.integers(0, 7, (ROWS, 2))):
+        canvas[i, 0, row : row + 8, column : column + 8] += x[i].reshape(8, 8)
+    return torch.from_numpy(canvas).float(), y
 
 
-def arrays() -> Settings:
-    noise = (*[0.5] * 64, *[2.0] * 64)
-    return Settings.of(
-        {
-            "objective": "InfoNCE(kernel=Cosine(tau=0.2))",
-            "epochs": 40,
-            "batch": 128,
-            "data": {"source": str(_noisy())},
-            "views": {"first": f"Jitter(noise={noise})"},
-            "network": {
-                "encoder": "MLP(d_in=128, d=64, depth=2, width=256)",
-                "projector": "Projector(d=32, depth=2)",
-            },
-            "optimiser": {"name": "adamw", "lr": 2e-3, "weight_decay": 1e-4},
-            "schedule": {"warmup": 2.0},
-        }
-    )
+def view(kind: str, x: Tensor, strength: float, draw: torch.Generator) -> Tensor:
+    """An augmented copy."""
+    if kind == "arrays":
+        noise = torch.randn(x.shape, generator=draw)
+        return x + strength * torch.cat([0.5 * noise[:, :64], 2.0 * noise[:, 64:]], dim=1)
+    far = 12 if kind == "series" else max(1, min(6, round(3 * strength)))
+    noise = torch.randn(x.shape, generator=draw)
+    shape = (len(x), *[1] * (x.dim() - 1))
+    light = 1 + 0.3 * min(strength, 3.0) * (torch.rand(shape, generator=draw) - 0.5)
+    for axis in range(2, x.dim()):
+        moves = torch.randint(-far, far + 1, (len(x), 1), generator=draw)
+        at = (torch.arange(x.shape[axis]) + moves) % x.shape[axis]
+        at = at.reshape(len(x), *(-1 if k == axis else 1 for k in range(1, x.dim())))
+        x = x.gather(axis, at.expand(x.shape))
+    return x * light + (0.4 if kind == "series" else 0.15) * strength * noise
 
 
-def pictures() -> Settings:
-    return read_settings("digits")
+# ---- network ----
 
 
-def texts() -> Settings:
-    return Settings.of(
-        {
-            "objective": "InfoNCE(kernel=Cosine(tau=0.2))",
-            "epochs": 20,
-            "batch": 128,
-            "data": {"source": f"pairs('{_captions()}', pictures=False, test=0.25)"},
-            "views": {"first": "Rewrites()"},
-            "network": {
-                "encoder": "SequenceTransformer(n_tokens=258, length=96, d=64, depth=2, padding=0)",
-                "projector": "Projector(d=32, depth=2)",
-            },
-            "optimiser": {"name": "adamw", "lr": 1e-3, "weight_decay": 1e-2},
-            "schedule": {"warmup": 2.0},
-        }
-    )
+class Encoder(nn.Module):
+    """Some layers, then h: a batch norm and a relu, unless its units are to be dead."""
 
+    def __init__(self, kind: str, dead: bool) -> None:
+        super().__init__()
+        if kind == "series":
+            self.first: nn.Module = nn.Sequential(
+                *(nn.Conv1d(1, 24, 7, 2, 3), nn.BatchNorm1d(24), nn.ReLU()),
+                *(nn.Conv1d(24, 48, 5, 2, 2), nn.BatchNorm1d(48), nn.ReLU()),
+                *(nn.AdaptiveAvgPool1d(2), nn.Flatten()),
+            )
+            width = 96
+        elif kind == "pictures":
+            self.first = nn.Sequential(
+                *(nn.Conv2d(1, 16, 3, 1, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
+                *(nn.Conv2d(16, 32, 3, 1, 1), nn.BatchNorm2d(32), nn.ReLU()),
+                *(nn.AdaptiveMaxPool2d(2), nn.Flatten()),
+            )
+            width = 128
+        else:
+            self.first = nn.Sequential(nn.Linear(128, 128), nn.BatchNorm1d(128), nn.ReLU())
+            width = 128
+        last = nn.Linear(width, 64)
+        if dead:
+            nn.init.constant_(last.bias, -4.0)
+        self.last = nn.Sequential(last, nn.Identity() if dead else nn.BatchNorm1d(64), nn.ReLU())
+        self.projector = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32))
 
-DOMAINS: dict[str, Callable[[], Settings]] = {
-    "arrays": arrays,
-    "pictures": pictures,
-    "texts": texts,
-}
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.last(self.first(x))
+        return h, self.projector(h)
 
 
 # ---- the loop ----
 
 
-def trained(name: str, settings: Settings) -> dict[str, Any]:
-    """The diagnosis of a training, from disk if it is there; an unfinished one goes on."""
-    folder = FOLDER / "runs" / name
-    done = folder.with_suffix(".json")
-    if not done.exists():
-        # steps are what a training costs: a small batch gets as many as the healthy one
-        begun = (folder / "settings.toml").exists()
-        run = cs.train(settings, folder, resume=begun)
-        found = cs.diagnose(run).json()
-        kept = {key: found[key] for key in ("verdict", "findings", "measures")}
-        done.write_text(json.dumps(kept))
-    return json.loads(done.read_text())
+def loss_of(z1: Tensor, z2: Tensor, tau: float) -> Tensor:
+    """NT-Xent, written out."""
+    z = F.normalize(torch.cat([z1, z2]), dim=1)
+    scores = (z @ z.T / tau).fill_diagonal_(-torch.inf)
+    n = len(z1)
+    return F.cross_entropy(scores, torch.arange(2 * n).roll(n))
 
 
-def one(name: str, epochs: int | None) -> dict[str, Any]:
-    sick = CASES[name]
-    few = [] if epochs is None else [f"epochs={epochs}"]
-    ending = "" if epochs is None else f"-{epochs}"
-    well = DOMAINS[sick.domain]()
-    base = read_settings(well, few)
-    healthy = trained(f"{sick.domain}{ending}", base)
-    ill_settings = read_settings(base, [*sick.wrong, *_same_steps(base, sick.wrong)])
-    ill = trained(f"{name}-sick{ending}", ill_settings)
-    grave = [finding for finding in ill["findings"] if finding["severity"] != "note"]
-    change = grave[0]["change"] if grave else []
-    result: dict[str, Any] = {
-        "case": name,
-        "planted": sick.finding,
-        "found": [finding["name"] for finding in grave],
-        "named": sick.finding in [finding["name"] for finding in grave[:2]],
-        "change": change,
+def trained(loop: Loop, seed: int) -> Trained:
+    """Train, embed, and collect what a diagnosis may be given."""
+    torch.manual_seed(seed)
+    x, y = data(loop.kind)
+    draw = torch.Generator().manual_seed(seed)
+    net = Encoder(loop.kind, loop.dead)
+    net.eval()
+    with torch.no_grad():
+        before = net(x)[0].numpy().astype(np.float64)
+    net.train()
+    optimiser = torch.optim.Adam(net.parameters(), lr=loop.lr)
+    history: list[dict[str, Any]] = []
+    order_draw = np.random.default_rng(seed)
+    # shuffled pairs are wrong for good, as in a file
+    partner = np.arange(len(x))
+    wrong = order_draw.permutation(len(x))[: round(loop.shuffled * len(x))]
+    partner[wrong] = wrong[order_draw.permutation(len(wrong))]
+    for epoch in range(loop.epochs):
+        for rows in batches(loop, y, order_draw):
+            x1 = view(loop.kind, x[rows], loop.views, draw)
+            x2 = view(loop.kind, x[partner[rows]], loop.views, draw)
+            both = net(torch.cat([x1, x2]))[1]
+            loss = loss_of(both[: len(rows)], both[len(rows) :], loop.tau)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            history.append({"loss": loss.item(), "step": len(history), "epoch": epoch})
+    return examined(loop, net, partner, before, history, draw)
+
+
+def batches(loop: Loop, y: np.ndarray, draw: np.random.Generator) -> list[np.ndarray]:
+    order = draw.permutation(len(y))
+    if not loop.one_class:
+        return [order[k : k + loop.batch] for k in range(0, len(y) - loop.batch + 1, loop.batch)]
+    groups = [order[y[order] == c] for c in np.unique(y)]
+    found = [
+        g[k : k + loop.batch] for g in groups for k in range(0, max(1, len(g) - 8), loop.batch)
+    ]
+    return [found[k] for k in draw.permutation(len(found)) if len(found[k]) > 1]
+
+
+def examined(
+    loop: Loop,
+    net: Encoder,
+    partner: np.ndarray,
+    before: np.ndarray,
+    history: list[dict[str, Any]],
+    draw: torch.Generator,
+) -> Trained:
+    x, y = data(loop.kind)
+    net.train(loop.batch_statistics)
+    order = np.argsort(y, kind="stable") if loop.batch_statistics else np.arange(len(y))
+    x, y, before = x[order], y[order], before[order]
+    partner = np.argsort(order)[partner[order]]
+
+    def embed(samples: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        step = 50 if loop.batch_statistics else len(samples)
+        with torch.no_grad():
+            parts = [net(samples[k : k + step]) for k in range(0, len(samples), step)]
+        return tuple(torch.cat([p[i] for p in parts]).numpy().astype(np.float64) for i in (0, 1))
+
+    h, z = embed(x)
+    h1, z1 = embed(view(loop.kind, x, loop.views, draw))
+    h2, z2 = embed(view(loop.kind, x[partner], loop.views, draw))
+    raw = x.reshape(len(x), -1).double().numpy()
+    arrays = {"h": h, "z": z, "h1": h1, "h2": h2, "z1": z1, "z2": z2, "labels": y}
+    arrays["layers"] = {"untrained": before, "input": raw}
+    about = About(cs.InfoNCE(cs.Cosine(tau=loop.tau)), loop.batch, 0, settings(loop), history)
+    return Trained(arrays, about, accuracy(h, y))
+
+
+def accuracy(h: np.ndarray, y: np.ndarray) -> float:
+    """Twenty neighbours by cosine, leaving each row out."""
+    from chiaroscuro.measures import knn_leave_one_out
+
+    return knn_leave_one_out(h, y, 20, "majority")
+
+
+def settings(loop: Loop) -> dict[str, Any]:
+    """Of arrays, the settings in our notation, so that `--set` lines are tried too."""
+    if loop.kind != "arrays":
+        return {}
+    return {
+        "objective": f"InfoNCE(kernel=Cosine(tau={loop.tau}))",
+        "batch": loop.batch,
+        "epochs": loop.epochs,
+        "optimiser": {"lr": loop.lr},
+        "views": {"first": f"Jitter(noise={0.5 * loop.views})"},
     }
-    if not change:
-        return result
-    # epochs go with the batch: the cure is trained for as many steps as the healthy one
-    cure = [*change, f"epochs={base.epochs}"] if any("batch" in c for c in change) else change
-    better = trained(f"{name}-cured{ending}", read_settings(ill_settings, cure))
-    knn = [found["measures"].get("knn_accuracy") for found in (healthy, ill, better)]
-    lost = knn[0] - knn[1]
-    result |= {
-        "quantity": sick.quantity,
-        "values": [found["measures"].get(sick.quantity) for found in (healthy, ill, better)],
-        "knn_accuracy": knn,
-        "lost": lost,
-        "regained": (knn[2] - knn[1]) / lost if lost > 0.01 else None,
-    }
-    return result
 
 
-def _same_steps(base: Settings, wrong: list[str]) -> list[str]:
-    """Fewer epochs for a smaller batch, so that the number of steps is at most four times that."""
-    for line in wrong:
-        if line.startswith("batch="):
-            share = int(line.removeprefix("batch=")) / base.batch
-            return [f"epochs={max(1, round(4 * share * base.epochs))}"]
-    return []
+# ---- what is wrong, and the advice followed ----
+
+HEALTHY = {
+    "design": [
+        *(Loop(kind) for kind in ("arrays", "pictures", "series")),
+        *(Loop(kind, tau=tau) for kind in ("arrays", "pictures") for tau in (0.1, 0.5)),
+    ],
+    "judged": [
+        *(Loop(kind, epochs=32) for kind in ("arrays", "pictures", "series")),
+        *(Loop(kind, tau=0.15, batch=96) for kind in ("arrays", "pictures", "series")),
+        *(Loop(kind, views=0.8, tau=0.3) for kind in ("arrays", "pictures", "series")),
+        *(Loop(kind, batch=200, lr=1e-3) for kind in ("arrays", "pictures", "series")),
+    ],
+}
 
 
-def loop(only: str | None, epochs: int | None) -> None:
-    """Run every case, print it, and save the table when all are done at full length."""
-    rows = []
-    for name in CASES:
-        if only is None or only in name:
-            rows.append(one(name, epochs))
-            print(json.dumps(rows[-1]), flush=True)
-    if only is None and epochs is None:
-        back = [row["regained"] for row in rows if row.get("regained") is not None]
-        result = {"cases": rows, "regained_80": sum(x >= 0.8 for x in back), "judged": len(back)}
-        print(save("advice-loop", result, "python benchmarks/advice.py --loop"))
+def sick(part: str) -> list[tuple[str, tuple[str, ...], Loop]]:
+    """Name, the findings that name the cause, and the loop, for each kind of data."""
+    mild = part == "judged"
+    low, high = ((0.007, 0.02), (3.0, 30.0)) if mild else ((0.005, 0.01), (5.0, 20.0))
+    wrong = [
+        ("cold", ("low_temperature",), {"tau": low[0]}),
+        ("cool", ("low_temperature",), {"tau": low[1]}) if not mild else None,
+        ("hot", ("high_temperature",), {"tau": high[0]}),
+        ("hotter", ("high_temperature",), {"tau": high[1]}) if not mild else None,
+        ("strong", ("strong_views",), {"views": 5.0 if mild else 8.0}),
+        ("shuffled", ("mispaired_views",), {"shuffled": 1.0}),
+        ("half", ("mispaired_views",), {"shuffled": 0.4 if mild else 0.5}),
+        ("one_class", ("class_blind",), {"one_class": True}),
+        ("few", ("few_negatives",), {"batch": 4 if mild else 2, "epochs": 1 if not mild else 2}),
+        ("begun", ("hardly_trained", "untrained_model"), {"epochs": 1, "lr": 3e-4}),
+        ("still", ("untrained_model", "hardly_trained"), {"lr": 1e-7}),
+        ("dead", ("dead_dimensions", "dead_units"), {"dead": True}),
+        ("statistics", ("batch_statistics",), {"batch_statistics": True}),
+    ]
+    return [
+        (f"{kind}-{name}", names, Loop(kind, **change))
+        for kind in ("arrays", "pictures", "series")
+        for name, names, change in filter(None, wrong)
+    ]
+
+
+def followed(loop: Loop, target: Any) -> Loop | None:
+    """The loop with what the first finding aims at; None where it aims at nothing."""
+    usual = Loop(loop.kind)
+    change: dict[str, Any] = {}
+    for name, value in dict(target).items():
+        match name:
+            case "tau":
+                change["tau"] = float(value)
+            case "views":  # a factor
+                change["views"] = loop.views * float(value)
+            case "pairs":
+                change["shuffled"] = 0.0
+            case "batches":
+                change["one_class"] = False
+            case "evaluation":
+                change["batch_statistics"] = False
+            case "units":
+                change["dead"] = False
+            case "batch":  # as many steps as the usual training
+                change |= {"batch": min(int(value), 256), "epochs": usual.epochs}
+            case "epochs":
+                change["epochs"] = min(int(value), 60)
+            case "lr":
+                change["lr"] = usual.lr if value == "usual" else float(value)
+    return dataclasses.replace(loop, **change) if change else None
+
+
+def slug(loop: Loop) -> str:
+    """The loop's kind and what differs from the usual: equal loops have one name, and one file."""
+    usual = dataclasses.asdict(Loop(loop.kind))
+    own = dataclasses.asdict(loop)
+    return "-".join(
+        [loop.kind, *(f"{k}={v:g}" for k, v in own.items() if k != "kind" and v != usual[k])]
+    )
+
+
+def kept(loop: Loop, seed: int) -> Trained:
+    """`trained`, from disk if it is there."""
+    path = KEPT / "trainings" / f"{slug(loop)}-{seed}.npz"
+    if not path.exists():
+        made = trained(loop, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arrays = {k: np.asarray(v) for k, v in made.arrays.items() if k != "layers"}
+        layers = {f"layer_{k}": v for k, v in made.arrays["layers"].items()}
+        losses = np.array([one["loss"] for one in made.about.history])
+        np.savez(path, **arrays, **layers, losses=losses, accuracy=made.accuracy)
+    with np.load(path) as file:
+        found = {key: file[key] for key in file.files}
+    losses, accuracy = found.pop("losses"), float(found.pop("accuracy"))
+    layers = {k: found.pop(f"layer_{k}") for k in ("untrained", "input")}
+    history = [{"loss": float(x), "step": k} for k, x in enumerate(losses)]
+    about = About(cs.InfoNCE(cs.Cosine(tau=loop.tau)), loop.batch, 0, settings(loop), history)
+    return Trained({**found, "layers": layers}, about, accuracy)
+
+
+if __name__ == "__main__":  # train what a part needs, of one kind of data
+    import sys
+
+    torch.set_num_threads(1)
+    part, kind = sys.argv[1:]
+    seed = 0 if part == "design" else 10
+    loops = [*HEALTHY[part], *(loop for _, _, loop in sick(part))]
+    for loop in [one for one in loops if one.kind == kind]:
+        print(slug(loop), kept(loop, seed).accuracy, flush=True)
+    for other in (1, 2, 3):
+        print("usual", kept(Loop(kind), seed + other).accuracy, flush=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from chiaroscuro.diagnostics.advice.finding import Finding, Known, argument
+from chiaroscuro.diagnostics.advice.collapse import SYMPTOMS
+from chiaroscuro.diagnostics.advice.finding import Finding, Known
 
 __all__ = ["false_negatives", "few_negatives"]
 
@@ -21,10 +22,9 @@ def false_negatives(known: Known) -> Finding | None:
     share, mass, hardest = (known[f"false_{which}"] for which in ("all", "mass", "hardest"))
     if share < FALSE or hardest < share + HARDER:
         return None
-    kernel = argument(known.setting("objective", ""), "kernel") or "Cosine(tau=0.1)"
     return Finding(
         name="false_negatives",
-        severity="warning",
+        severity="note",
         evidence=(
             f"{100 * share:.1f} % of the negatives are of the anchor's own class; they take "
             f"{100 * mass:.1f} % of the repulsion and {100 * hardest:.1f} % of the "
@@ -32,9 +32,9 @@ def false_negatives(known: Known) -> Finding | None:
         ),
         cause="samples that should be alike are pushed apart",
         advice=(
-            "with labels, use them as positives; without, one sample for each source in a batch"
+            "take positives by label, if labels may be used (SupCon), or one sample of each source "
+            "in a batch"
         ),
-        settings={"objective": f"SupCon(kernel={kernel})"},
         expect="higher accuracy of neighbours; samples of one class nearer",
         paper="khosla2020supcon",
         strength=share / FALSE,
@@ -58,9 +58,11 @@ def few_negatives(known: Known) -> Finding | None:
         ),
         cause="with so few candidates the task is easy and its gradient noisy; the loss bounds "
         "mutual information by log m",
-        advice="enlarge the batch (micro_batch keeps the memory), or add a queue",
+        advice="enlarge the batch to 256 (micro_batch keeps the memory), or add a queue",
         settings={"batch": 256},
+        target={"batch": 256},
         expect="at least 255 candidates",
         paper="oord2018cpc",
-        strength=FEW / max(m, 1),
+        strength=40 * FEW / max(m, 1),
+        explains=("hardly_trained", "strong_views", "stuck_at_the_start", *SYMPTOMS),
     )

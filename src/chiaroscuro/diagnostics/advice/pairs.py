@@ -1,12 +1,21 @@
-"""Positive pairs: mispaired, too alike, too different."""
+"""Positive pairs: mispaired, too alike, too different, and sides that do not fit each other."""
 
 from __future__ import annotations
 
-import re
+from typing import Any
 
-from chiaroscuro.diagnostics.advice.finding import Finding, Known, replaced
+from chiaroscuro.diagnostics.advice.collapse import SYMPTOMS
+from chiaroscuro.diagnostics.advice.finding import Finding, Known, graded
+from chiaroscuro.diagnostics.advice.notation import scaled_views
 
-__all__ = ["mispaired_views", "strong_views", "weak_views"]
+__all__ = [
+    "mispaired_views",
+    "modality_gap",
+    "permuted_columns",
+    "side_scales",
+    "strong_views",
+    "weak_views",
+]
 
 SURE = 3.5
 """Standard errors by which positives must be nearer than chance to be pairs at all."""
@@ -14,29 +23,88 @@ HARDLY = 0.80
 """Share of other samples that a positive should be nearer than; 0.5 is chance."""
 TIGHT = 0.01
 """Squared distance of positives as a share of that of strangers: below it views change nothing."""
+STRANGERS = 0.03
+"""Share of the pairs that are strangers, from which on they are mispaired."""
+FLAT = 0.4
+"""Of the pairs farther apart than half of all strangers, the share beyond three quarters: one half
+for mispaired rows; less where views merely hide the content."""
+FOREIGN = 0.08
+"""Difference of the shares of other rows that a row's first and second view are nearer than, where
+the second is not its own."""
+ELSEWHERE, SCORE = 0.6, 4.0
+"""Share of the lost rows that have a row of the other side nearer than any of their own, one half
+where there is no partner; and standard errors above that."""
 
 
 def mispaired_views(known: Known) -> Finding | None:
-    """A positive is no nearer than a stranger: row i of one view is not row i of the other."""
+    """Row i of one side is not row i of the other: for all rows, for some, or from some row on."""
     if not known.has("pair_nearer", "pair_error"):
         return None
     nearer = known["pair_nearer"]
-    if nearer >= 0.5 + SURE * known["pair_error"]:
+    lost = known.get("pairs_lost", 0.0)
+    elsewhere, score = known.get("elsewhere", 0.5), known.get("elsewhere_score", 0.0)
+    strangers = known.get("pairs_uniform", 0.0)
+    nothing = nearer < 0.5 + SURE * known["pair_error"]
+    found = lost >= 0.005 and elsewhere >= ELSEWHERE and score >= SCORE
+    some = (
+        strangers >= STRANGERS
+        and known.get("pairs_upper", 0.0) >= FLAT
+        and known.get("pairs_middle", 1.0) <= 0.8 * strangers + 0.1
+    )
+    first, second = known.get("view1_nearer"), known.get("view2_nearer")
+    foreign = first is not None and second is not None and abs(first - second) >= FOREIGN
+    some = some and strangers < 0.85
+    if not (nothing or found or some or foreign):
         return None
+    if nothing and not (found or some or foreign) and known.training and first is not None:
+        return None  # both views are near their row: it is the views that share nothing
+    shift, share = known.get("pair_shift", 0), known.get("pair_shift_share", 0.0)
+    shifted = share >= 0.5 and shift != 0
+    cost = known.cost("pairs")
+    severity = "critical" if nothing or strangers >= 0.2 else graded(cost)
+    if severity == "note" and (strangers >= STRANGERS or lost >= STRANGERS):
+        severity = "warning"
     return Finding(
         name="mispaired_views",
-        severity="critical",
+        severity=severity,
         evidence=(
             f"a positive is nearer than {100 * nearer:.1f} % of the other samples (50 % is chance);"
-            f" alignment {known['pair_alignment']:.3f}, with shuffled pairs "
-            f"{known['pair_alignment_shuffled']:.3f}"
+            f" about {strangers:.0%} of the pairs are strangers to each other; of the {lost:.1%} "
+            f"of rows that lost their partner, {elsewhere:.0%} have a row of the other side nearer "
+            "than any of their own (50 % where there is no partner)"
+            + (
+                f"; a row is nearer to its first view than {100 * first:.0f} % of the others are, "
+                f"to its second {100 * second:.0f} %"
+                if foreign and first is not None and second is not None
+                else ""
+            )
+            + (
+                f", {shift:+d} rows away from row {known['pair_shift_from']} to row "
+                f"{known['pair_shift_to']}"
+                if shifted
+                else ""
+            )
         ),
-        cause="the rows of the two views do not belong together, or the views share nothing",
-        advice="check that both views are drawn from one sample in one order, without reshuffling",
+        cause=(
+            f"the second side is shifted by {shift:+d} rows"
+            if shifted
+            else "rows of the two sides do not belong together"
+            if found or some or foreign
+            else "the rows of the two sides do not belong together, or the views share nothing"
+        ),
+        advice="check that both sides come from one sample in one order, without reshuffling, "
+        "dropped or repeated rows; the lost rows are listed as `mispaired`",
+        line=f"h2 = np.roll(h2, {-shift}, axis=0)" if shifted and lost > 0.5 else "",
         expect="a positive nearer than 95 % of the others",
         paper="wang2020alignuniform",
-        strength=50.0,
-        explains=("strong_views", "false_negatives", "low_temperature"),
+        strength=50.0 if nothing or found or foreign else 10.0,
+        explains=(
+            *("strong_views", "false_negatives", "low_temperature", "high_temperature"),
+            *("weak_views", "class_blind", "stuck_at_the_start", "hardly_trained"),
+            *("modality_gap", *SYMPTOMS),
+        ),
+        cost=cost if cost is not None and cost.gain > 0 else None,
+        target={"pairs": "restored"},
     )
 
 
@@ -45,22 +113,35 @@ def strong_views(known: Known) -> Finding | None:
     if not known.has("pair_nearer", "pair_error"):
         return None
     nearer = known["pair_nearer"]
-    if not 0.5 + SURE * known["pair_error"] <= nearer < HARDLY:
+    limit = known.get("strong_below", HARDLY)
+    chance = nearer < 0.5 + SURE * known["pair_error"]
+    if nearer >= limit or (chance and not known.training):
         return None
+    if known.get("side_recall", 0.0) >= 0.3:
+        return None
+    before = known.get("untrained_pair_nearer")
     return Finding(
         name="strong_views",
-        severity="warning",
+        severity="critical" if chance else "warning",
         evidence=(
             f"a positive is nearer than only {100 * nearer:.1f} % of the other samples; alignment "
-            f"{known['pair_alignment']:.3f}, with shuffled pairs "
-            f"{known['pair_alignment_shuffled']:.3f}"
+            f"{known.get('pair_alignment', 0.0):.3f}, with shuffled pairs "
+            f"{known.get('pair_alignment_shuffled', 0.0):.3f}; no other row is nearer to be the "
+            "partner" + ("" if before is None else f"; untrained {100 * before:.1f} %")
         ),
-        cause="the views remove most of what tells samples apart, or training has hardly begun",
-        advice="weaken the views; train longer",
-        settings=_strength(known, 0.5),
+        cause="the views remove most of what tells samples apart",
+        advice="weaken the augmentations, by half at first"
+        if known.training
+        else "compare what the two sides share; pairs of other views say more",
+        settings=_views(known, 0.25),
         expect=f"a positive nearer than {100 * HARDLY:.0f} % of the others",
         paper="chen2020simclr",
-        strength=(1 - nearer) / (1 - HARDLY),
+        strength=20 * (1 - nearer) / (1 - HARDLY),
+        explains=(
+            *("mispaired_views", "high_temperature", "low_temperature", "stuck_at_the_start"),
+            *("class_blind", "untrained_model", "hardly_trained", "modality_gap", *SYMPTOMS),
+        ),
+        target={"views": 0.25},
     )
 
 
@@ -71,34 +152,105 @@ def weak_views(known: Known) -> Finding | None:
     positive, stranger = known["pair_alignment"], known["pair_alignment_shuffled"]
     if stranger < 1e-3 or positive >= TIGHT * stranger:
         return None
+    factor = min(30.0, max(2.0, (0.1 / max(positive / stranger, 1e-9)) ** 0.5))
+    gain = known.cost("untrained")
+    idle = gain is not None and gain.gain < 0.02 and known.training
     return Finding(
         name="weak_views",
-        severity="warning",
+        severity="warning" if idle else "note",
         evidence=(
             f"alignment is {positive:.2g}, {100 * positive / stranger:.2f} % of what shuffled "
             f"pairs have ({stranger:.3f})"
         ),
         cause="the two views are nearly the same, so that there is nothing to be invariant to",
-        advice="strengthen the views",
-        settings=_strength(known, _factor(positive / stranger)),
+        advice=f"strengthen the augmentations, about {factor:.0f} times"
+        if known.training
+        else "nothing, unless these were meant to be different views of a sample",
+        settings=_views(known, factor),
         expect=f"alignment above {100 * TIGHT:.0f} % of that of shuffled pairs",
         paper="chen2020simclr",
         strength=TIGHT * stranger / max(positive, 1e-12),
+        target={"views": factor},
     )
 
 
-def _factor(share: float) -> float:
-    """How much stronger views should be: squared distances grow with the square of the noise."""
-    return min(30.0, max(2.0, (0.1 / max(share, 1e-9)) ** 0.5))
+def modality_gap(known: Known) -> Finding | None:
+    """The two sides lie apart, so that partners are farther than strangers of the own side."""
+    cost = known.cost("gap")
+    if cost is None or not known.has("side_gap"):
+        return None
+    gap = known["side_gap"]
+    severity = graded(cost)
+    if severity == "note" and gap < 1:
+        return None
+    return Finding(
+        name="modality_gap",
+        severity=severity,
+        evidence=f"the means of the two sides are {gap:.2f} times as far apart as rows of one side "
+        "are spread, on the sphere",
+        cause="each side keeps the cone it began in: two encoders, two modalities",
+        advice="subtract from each side its own mean",
+        line="h1 = h1 - h1.mean(axis=0); h2 = h2 - h2.mean(axis=0)",
+        expect="means of both sides together",
+        paper="liang2022gap",
+        strength=gap,
+        explains=("side_scales", "strong_views", "common_offset", "mispaired_views"),
+        cost=cost,
+    )
 
 
-def _strength(known: Known, factor: float) -> dict[str, str]:
-    """The first view with its strength times a factor; SimCLR's usual where there is no view."""
-    text = known.setting("views.first", "")
-    for name in ("strength", "sd", "noise", "scale"):
-        found = re.search(rf"\b{name}=([0-9.eE+-]+)", text)
-        if found:
-            value = float(f"{float(found[1]) * factor:.2g}") if float(found[1]) else 0.5
-            most = 1.0 if name == "strength" else value
-            return {"views.first": replaced(text, name, min(value, most)) or text}
-    return {} if text or factor < 1 else {"views.first": "SimCLR(size=32, strength=0.5)"}
+def side_scales(known: Known) -> Finding | None:
+    """One side is longer than the other: cosines do not see it, distances do."""
+    cost = known.cost("scales")
+    if cost is None:
+        return None
+    scale = known["side_scale"]
+    return Finding(
+        name="side_scales",
+        severity=graded(cost),
+        evidence=f"the second side spreads {scale:.3g} times as far as the first",
+        cause="the sides come from two encoders, or one was scaled",
+        advice="normalise both sides, or divide each by its spread, before taking distances",
+        line=("h1, h2 = ((h - h.mean(axis=0)) / np.sqrt(h.var(axis=0).sum()) for h in (h1, h2))"),
+        expect="sides of one spread",
+        paper="liang2022gap",
+        strength=max(scale, 1 / max(scale, 1e-9)),
+        cost=cost,
+    )
+
+
+def permuted_columns(known: Known) -> Finding | None:
+    """Columns of the second side that are those of the first, in another order."""
+    moved = known.get("columns_moved", 0)
+    cost = known.cost("columns_back")
+    d = known.main("d", 1)
+    if moved < max(2, 0.02 * d) or cost is None:
+        return None
+    severity = graded(cost)
+    if known.get("columns_correlation", 0.0) < 0.2 and severity == "note":
+        return None
+    return Finding(
+        name="permuted_columns",
+        severity=severity,
+        evidence=(
+            f"{moved} of {d} columns of the second side belong to other columns of the first "
+            f"(median correlation {known['columns_correlation']:.2f} there)"
+        ),
+        cause="one side was written with its columns in another order",
+        advice="put the columns of the second side in the order of the first",
+        line=(
+            "C = np.abs(np.corrcoef(h1.T, h2.T)[:h1.shape[1], h1.shape[1]:]); "
+            "h2 = h2[:, scipy.optimize.linear_sum_assignment(-C)[1]]"
+        ),
+        expect="each column correlated with its own",
+        paper="liang2022gap",
+        strength=60 * moved / d,
+        explains=("mispaired_views", "strong_views", "modality_gap", "side_scales"),
+        cost=cost,
+    )
+
+
+def _views(known: Known, factor: float) -> dict[str, Any]:
+    """The first view so many times as strong, in its own notation."""
+    found = scaled_views(known.setting("views.first", "") or "", factor)
+    return {} if found is None else {"views.first": found}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 
 from chiaroscuro.diagnostics.advice import (
     collapse,
+    directions,
+    labels,
     negatives,
     pairs,
     samples,
@@ -15,44 +17,116 @@ from chiaroscuro.diagnostics.advice import (
 )
 from chiaroscuro.diagnostics.advice.finding import SEVERITIES, Finding, Known
 
-__all__ = ["RULES", "findings"]
+__all__ = ["NEEDS", "RULES", "checks", "findings"]
 
 Rule = Callable[[Known], Finding | None]
 
 RULES: dict[str, Rule] = {
     name: getattr(room, name)
-    for room in (collapse, negatives, pairs, samples, temperature, training)
+    for room in (
+        *(labels, training, pairs, temperature, negatives),
+        *(samples, directions, collapse),
+    )
     for name in room.__all__
 }
 """Every rule of this folder by name, which is also the name of its finding."""
 
 
-def findings(known: Known, rules: Iterable[Rule] | None = None) -> list[Finding]:
-    """What the rules find, the gravest first.
+NEEDS: dict[str, str] = {
+    **dict.fromkeys(labels.__all__, "knn_accuracy"),
+    "below_raw_input": "cure_input_gain",
+    "below_untrained": "cure_untrained_gain",
+    "split_shift": "split_excess",
+    **dict.fromkeys(pairs.__all__, "pair_nearer"),
+    **dict.fromkeys(temperature.__all__, "negative_deviation"),
+    "few_negatives": "candidates",
+    "false_negatives": "false_all",
+    **dict.fromkeys((*samples.__all__, *directions.__all__, *collapse.__all__), "n"),
+    **dict.fromkeys(("imbalanced_classes", "mixed_encoders", "class_collapse"), "n_classes"),
+    "batch_statistics": "n",
+    "class_blind": "pair_nearer",
+    "hardly_trained": "steps",
+    "projector_for_encoder": "z_linear_accuracy",
+    "stuck_at_the_start": "last_loss",
+    "suppressed_style": "lost_factor",
+    "untrained_model": "untrained_agreement",
+}
+"""The measure without which a rule says nothing; "n" stands for rows alone."""
 
-    Findings of one severity are in the order of their strength: how far beyond the threshold. One
-    that follows from another (dead dimensions of a collapsed embedding) becomes a note that says
-    so.
+
+def checks(known: Known) -> list[str]:
+    """The names of the rules that have what they need.
+
+    Example:
+        >>> "at_chance" in checks(Known({"n": 500})), "zero_rows" in checks(Known({"n": 500}))
+        (False, True)
+    """
+    return [name for name in RULES if known.main(NEEDS[name]) is not None]
+
+
+def findings(known: Known, rules: Iterable[Rule] | None = None) -> list[Finding]:
+    """What the rules find, what matters most first.
+
+    By severity; then causes before symptoms; then by what the cure regains, and by strength: how
+    far beyond the threshold. One that follows from another (a collapse under shuffled pairs)
+    becomes a note that says so, and the other is as grave as what it explains. Settings are those
+    of a run and are left out where they are so already.
 
     Args:
         known: measures and settings.
         rules: all of them by default.
 
     Example:
-        >>> [one.name for one in findings(Known({"mean_cosine": 0.999, "effective_rank": 1.3}))]
-        ['full_collapse']
+        >>> [one.name for one in findings(Known({"zero_rows": 9, "n": 9}))]
+        ['zero_rows']
     """
     made = [rule(known) for rule in (RULES.values() if rules is None else rules)]
-    found = sorted((one for one in made if one is not None), key=_rank, reverse=True)
+    found = [_settled(one, known) for one in made if one is not None]
+    above: dict[str, Finding] = {}
+    for one in sorted(found, key=_rank, reverse=True):
+        if one.severity == "note":
+            continue
+        for name in one.explains:
+            if name not in above and not _explains(above.get(one.name), name):
+                above[name] = one
     kept: list[Finding] = []
     for one in found:
-        above = next((other.name for other in kept if one.name in other.explains), None)
-        if above is not None and one.severity != "note":
-            cause = f"follows from {above.replace('_', ' ')}; {one.cause}"
-            one = dataclasses.replace(one, severity="note", cause=cause)
+        cause = above.get(one.name)
+        if cause is not None and one.severity != "note" and one.name not in _causes(cause, above):
+            words = f"follows from {cause.name.replace('_', ' ')}; {one.cause}"
+            one = dataclasses.replace(one, severity="note", cause=words)
+        elif one.severity != "note":
+            follow = [other for other in found if other.name in one.explains]
+            worst = max([one, *follow], key=lambda other: SEVERITIES.index(other.severity))
+            one = dataclasses.replace(one, severity=worst.severity)
         kept.append(one)
     return sorted(kept, key=_rank, reverse=True)
 
 
-def _rank(one: Finding) -> tuple[int, float]:
-    return SEVERITIES.index(one.severity), one.strength
+def _explains(one: Finding | None, name: str) -> bool:
+    return one is not None and one.name == name
+
+
+def _causes(one: Finding, above: dict[str, Finding]) -> set[str]:
+    """What stands above a finding, and above that: two that explain each other demote neither."""
+    seen: set[str] = set()
+    at: Finding | None = above.get(one.name)
+    while at is not None and at.name not in seen:
+        seen.add(at.name)
+        at = above.get(at.name)
+    return seen
+
+
+def _settled(one: Finding, known: Known) -> Finding:
+    """Settings only where there are any to set, and only those that are not so already."""
+    news = {
+        key: value
+        for key, value in one.settings.items()
+        if known.settings and str(known.setting(key)) != str(value)
+    }
+    return one if news == dict(one.settings) else dataclasses.replace(one, settings=news)
+
+
+def _rank(one: Finding) -> tuple[int, bool, float, float]:
+    gain = one.cost.gain if one.cost is not None and one.cost.right else 0.0
+    return SEVERITIES.index(one.severity), not one.symptom, round(abs(gain), 2), one.strength

@@ -1,112 +1,262 @@
-"""Samples: twins, hubs, explosions, uneven classes, labels that leak."""
+"""Rows: twins, zeros, far ones, hubs, lengths and encoders that are mixed."""
 
 from __future__ import annotations
 
-from chiaroscuro.diagnostics.advice.collapse import SPACES
-from chiaroscuro.diagnostics.advice.finding import Finding, Known
+from chiaroscuro.diagnostics.advice.finding import Cost, Finding, Known, graded
 
 __all__ = [
     "duplicated_samples",
-    "exploding_norms",
     "hubs",
     "imbalanced_classes",
-    "leaked_label",
+    "mixed_encoders",
+    "mixed_normalisation",
+    "mixed_scales",
+    "outlier_rows",
+    "zero_rows",
 ]
 
-TWINS = 0.02
-STRETCH = 20.0
-"""Longest row over the median one."""
-HALF = 65_504.0
-"""The largest number in float16."""
+TWINS = 0.05
+"""Share of rows with an exact twin, and half that of near ones where nothing says what they
+flatter, that is a warning."""
+SEEN = 0.002
+FLATTERED = 0.02
 HUB = 0.1
 """Share of all rows that have one and the same row among their ten nearest."""
 SKEW = 4.0
 """Skewness of the counts; sentence embeddings in 384 dimensions have 1.7."""
 EVEN = 0.8
 """Entropy of the classes over that of even ones."""
-LEAK = 0.97
-"""Share of one dimension's variance that the labels explain."""
-SURE, BLIND = 0.995, 0.15
-"""Linear accuracy that is too good, and by how much neighbours then fall short of it."""
+MANY = 0.01
+"""Share of zero rows that is a warning without labels; of far rows twice that."""
 
 
 def duplicated_samples(known: Known) -> Finding | None:
-    """Rows that another row repeats."""
-    if not known.has("near_duplicates", "n"):
+    """Rows far nearer to another one than neighbours are, for data of this dimension."""
+    share = known.get("near_twins")
+    if share is None or known.kind in ("map", "codes", "counts", "shares"):
         return None
-    share = known["near_duplicates"]
-    if share < TWINS:
+    exact, n = known.main("exact_duplicates", 0), known.main("n", 1)
+    bound = known.get("near_twins_bound", 0.0)
+    if share < SEEN:
         return None
+    single = known.cost("single")
+    flattered = 0.0 if single is None else -single.gain
+    sure = flattered >= FLATTERED and single is not None and -single.high >= 0
+    many = max(exact / n, 0.0 if single is not None else share / 2) >= TWINS
+    severity = "warning" if sure or many else "note"
     return Finding(
         name="duplicated_samples",
-        severity="warning",
+        severity=severity,
         evidence=(
-            f"{100 * share:.1f} % of the {known['n']} rows have a twin at a distance below 0.01 on "
-            f"the sphere, {known.get('exact_duplicates', 0)} of them exactly"
+            f"{100 * share:.1f} % of the rows have a twin, less than {bound:.2g} times as far away "
+            f"as their tenth neighbour; {exact} of {n} rows have one in exactly their direction"
+            + (
+                f"; neighbours name {single.before:.1%} of the labels with twins and "
+                f"{single.after:.1%} without"
+                if single is not None
+                else ""
+            )
         ),
-        cause="samples occur more than once, so that they are their own negatives and their own "
-        "test neighbours",
-        advice="remove the twins (the ids are in the diagnosis), or keep one of each group",
-        settings={"data.distinct": True} if known.settings else {},
+        cause="samples occur more than once, perhaps encoded or cropped anew: they are their own "
+        "negatives and their own test neighbours",
+        advice="keep one of each group, and no group on both sides of a split; rows and their "
+        "twins are listed as `near_twins`",
+        line=(
+            "u = h / np.linalg.norm(h, axis=1, keepdims=True); "
+            "h = h[np.unique(np.round(u, 6), axis=0, return_index=True)[1]]"
+        )
+        if exact
+        else "",
+        settings={"data.distinct": True},
         expect=f"fewer than {100 * TWINS:.0f} % twins",
         paper="wu2018instance",
         strength=share / TWINS,
-        explains=("hubs",),
+        explains=("hubs", "leaked_label"),
+        p=None,
     )
 
 
-def exploding_norms(known: Known) -> Finding | None:
-    """Rows twenty medians long, or too long for half precision."""
-    for prefix, space in SPACES:
-        if not known.has(f"{prefix}norm_stretch", f"{prefix}norm_largest"):
-            continue
-        stretch, largest = known[f"{prefix}norm_stretch"], known[f"{prefix}norm_largest"]
-        if stretch < STRETCH and largest < HALF:
-            continue
-        return Finding(
-            name="exploding_norms",
-            severity="warning",
-            evidence=(
-                f"the longest row of {space} is {stretch:.3g} medians long, norm {largest:.3g};"
-                f" {known.get(f'{prefix}norm_far', 0)} rows exceed 10 medians"
-            ),
-            cause="a loss of cosines does not see norms, and nothing else holds them back",
-            advice="clip the gradient and decay the weights; or standardise the projector's output",
-            settings={"optimiser.clip": 1.0, "optimiser.weight_decay": 1e-4},
-            expect=f"no row longer than {STRETCH:.0f} medians",
-            paper="cosentino2022",
-            strength=max(stretch / STRETCH, largest / HALF),
-            explains=("dimensional_collapse",),
-        )
-    return None
+def zero_rows(known: Known) -> Finding | None:
+    """Rows of zeros, which have no direction."""
+    zero, n = known.get("zero_rows", known.get("z_zero_rows", 0)), known.main("n", 1)
+    if not zero:
+        return None
+    share = zero / n
+    cost = known.cost("nonzero")
+    severity = "critical" if share >= 0.5 else graded(cost)
+    if severity == "note" and share >= MANY and known.kind != "counts":
+        severity = "warning"
+    return Finding(
+        name="zero_rows",
+        severity=severity,
+        evidence=f"{zero} of {n} rows ({100 * share:.2g} %) are zero: they have no direction, and "
+        "their cosine with every row is 0",
+        cause="samples that could not be read, empty texts, dead units, or an array that was "
+        "never filled",
+        advice="leave these rows out and look at their samples; they are listed as `zero`",
+        line="keep = np.any(h != 0, axis=1); h = h[keep]",
+        expect="no zero rows",
+        paper="wu2018instance",
+        strength=1 + 100 * share,
+        explains=(
+            *("hubs", "duplicated_samples", "outlier_rows", "point_collapse", "common_offset"),
+            *("mixed_normalisation", "mixed_scales", "coarse_quantisation", "mixed_encoders"),
+        ),
+        cost=cost,
+    )
+
+
+def outlier_rows(known: Known) -> Finding | None:
+    """Rows of four median lengths and more."""
+    far, n = known.get("far_rows", 0), known.main("n", 1)
+    if not far or known.kind in ("map", "counts"):
+        return None
+    share = far / n
+    if share > 0.4:
+        return None  # two scales, not outliers
+    cost = known.cost("trim")
+    severity = graded(cost)
+    if severity == "note" and share >= 2 * MANY and (cost is None or not cost.right):
+        severity = "warning"
+    if known.kind == "table":
+        severity = "note"
+    return Finding(
+        name="outlier_rows",
+        severity=severity,
+        evidence=(
+            f"{far} of {n} rows ({100 * share:.2g} %) are longer than four medians; in the middle "
+            f"{known['far_factor']:.1f} times as long as a typical row"
+        ),
+        cause="samples unlike the others, a batch that overflowed, or rows that were never "
+        "normalised",
+        advice="look at these rows, listed as `far_rows`, and leave them out of means and spectra; "
+        "cosines do not see lengths, distances and linear probes do",
+        line="r = np.linalg.norm(h, axis=1); keep = r < 4 * np.median(r); h = h[keep]",
+        expect="no row longer than four medians",
+        paper="ioffe2015batchnorm",
+        strength=1 + 50 * share,
+        explains=(
+            *("dimensional_collapse", "hubs", "dominating_direction", "mixed_scales"),
+            *("uneven_dimensions", "common_offset", "mixed_encoders", "duplicated_samples"),
+        ),
+        cost=cost,
+    )
+
+
+def mixed_normalisation(known: Known) -> Finding | None:
+    """Some rows have one and the same length, the others do not."""
+    share, spread = known.get("same_length"), known.get("other_length_spread", 0.0)
+    if share is None or known.kind in ("map", "counts", "codes", "shares"):
+        return None
+    by_chance = 5 * 1e-3 / (2.5 * max(spread, 1e-3)) + 0.01
+    if not by_chance < share < 0.99 or spread <= 0.02:
+        return None
+    cost = known.cost("unit")
+    return Finding(
+        name="mixed_normalisation",
+        severity=graded(cost),
+        evidence=(
+            f"{100 * share:.1f} % of the rows have length {known['same_length_is']:.4g}, the "
+            f"others vary by {100 * spread:.0f} %"
+        ),
+        cause="some rows were normalised and some were not: two versions of a pipeline",
+        advice="normalise all rows, or none; cosines do not see it, distances do",
+        line="h = h / np.linalg.norm(h, axis=1, keepdims=True)",
+        expect="one length for all rows, or none",
+        paper="wu2018instance",
+        strength=1 + share,
+        explains=("mixed_scales", "outlier_rows", "euclidean_neighbours", "mixed_encoders"),
+        cost=cost,
+    )
+
+
+def mixed_scales(known: Known) -> Finding | None:
+    """Lengths of rows form two groups."""
+    gap, share = known.get("length_gap", 0.0), known.get("length_share", 0.5)
+    if gap < 4 or not 0.04 <= share <= 0.96 or known.kind in ("map", "counts", "codes"):
+        return None
+    ratio = known.get("length_ratio", 1.0)
+    if ratio < 1.3:
+        return None
+    cost = known.cost("unit")
+    return Finding(
+        name="mixed_scales",
+        severity=graded(cost),
+        evidence=(
+            f"{100 * share:.0f} % of the rows are {ratio:.1f} times as short as the others, with "
+            f"{gap:.1f} deviations between the two groups"
+        ),
+        cause="two encoders, or two scalings of one, in one file",
+        advice="bring both to one scale: normalise the rows, or divide each group by its length",
+        line="h = h / np.linalg.norm(h, axis=1, keepdims=True)",
+        expect="lengths of one group",
+        paper="wu2018instance",
+        strength=gap / 4,
+        explains=("euclidean_neighbours", "outlier_rows", "mixed_normalisation"),
+        cost=cost,
+    )
+
+
+def mixed_encoders(known: Known) -> Finding | None:
+    """Two groups of rows with the same classes that are hardly ever neighbours."""
+    if not known.has("groups_apart", "groups_told_by_labels", "groups_share"):
+        return None
+    apart, told = known["groups_apart"], known["groups_told_by_labels"]
+    share = known["groups_share"]
+    if apart < 0.7 or told > 0.12 or share < 0.03 or not known.contrastive:
+        return None
+    cost = known.cost("groups")
+    severity = graded(cost)
+    return Finding(
+        name="mixed_encoders",
+        severity=severity,
+        evidence=(
+            f"{100 * share:.0f} % of the rows are neighbours of each other and hardly of the rest "
+            f"({100 * (1 - apart):.1f} % of what mixing would give), though their classes are the "
+            f"same (Cramer's V {told:.2f})"
+        ),
+        cause="two encoders, versions or preprocessings in one file: their rows cannot be compared",
+        advice="embed all rows with one encoder; the smaller group is listed as `group`",
+        expect="neighbours across both groups",
+        paper="lopezpaz2017twosample",
+        strength=apart / 0.7,
+        explains=("split_shift", "dimensional_collapse"),
+        cost=cost,
+    )
 
 
 def hubs(known: Known) -> Finding | None:
     """A few rows are everyone's neighbours."""
-    if not known.has("hub_share", "hub_skewness"):
+    share, skewness = known.main("hub_share"), known.main("hub_skewness")
+    if share is None or skewness is None or share < HUB or skewness < SKEW:
         return None
-    share, skewness = known["hub_share"], known["hub_skewness"]
-    if share < HUB or skewness < SKEW:
+    if not known.contrastive:
         return None
+    cost: Cost | None = known.cost("hubs")
+    severity = graded(cost, "warning" if share >= 3 * HUB else "note")
     return Finding(
         name="hubs",
-        severity="warning",
+        severity=severity,
         evidence=(
             f"one row is among the ten nearest of {100 * share:.1f} % of the rows; skewness of the "
             f"counts {skewness:.1f} (even coverage has about 1), "
-            f"{100 * known.get('orphans', 0.0):.1f} % are nobody's neighbour"
+            f"{100 * known.main('orphans', 0.0):.1f} % are nobody's neighbour"
         ),
         cause="rows near the common mean are close to all others, which few directions or a "
         "mean far from 0 make worse",
-        advice="subtract the mean before comparing; look at the samples named as hubs",
+        advice="subtract the mean before comparing, and leave the rows listed as `hub_rows` out",
+        line="h = h - h.mean(axis=0)",
         expect=f"no row a neighbour of more than {100 * HUB:.0f} %",
         paper="radovanovic2010hubs",
         strength=share / HUB,
+        explains=("class_collapse",),
+        cost=cost,
+        symptom=True,
     )
 
 
 def imbalanced_classes(known: Known) -> Finding | None:
-    """Classes of very different sizes."""
+    """Classes of very different sizes: what accuracy means, not what is wrong."""
     if not known.has("class_evenness", "largest_class", "n_classes"):
         return None
     evenness = known["class_evenness"]
@@ -114,41 +264,14 @@ def imbalanced_classes(known: Known) -> Finding | None:
         return None
     return Finding(
         name="imbalanced_classes",
-        severity="warning",
+        severity="note",
         evidence=(
             f"the largest of {known['n_classes']} classes holds {100 * known['largest_class']:.1f} "
             f"% of the rows, the entropy of classes is {100 * evenness:.0f} % of even ones'"
         ),
         cause="frequent classes fill the sphere and the negatives, rare ones crowd together",
-        advice="sample classes evenly, and judge by the balanced accuracy",
+        advice="judge by the balanced accuracy, and sample classes evenly if rare ones matter",
         expect=f"entropy of the classes above {100 * EVEN:.0f} % of even ones'",
         paper="khosla2020supcon",
         strength=EVEN / max(evenness, 0.01),
-        explains=("false_negatives",),
-    )
-
-
-def leaked_label(known: Known) -> Finding | None:
-    """One dimension alone is the label, or a direction that neighbours hardly notice."""
-    if not known.has("label_in_one_dimension", "label_in_typical_dimension", "label_dimension"):
-        return None
-    most, typical = known["label_in_one_dimension"], known["label_in_typical_dimension"]
-    linear, knn = known.get("linear_accuracy", 0.0), known.get("knn_accuracy", 1.0)
-    hidden = linear >= SURE and knn <= linear - BLIND  # in a direction that is no axis
-    if (most < LEAK or typical > 0.9) and not hidden:
-        return None
-    return Finding(
-        name="leaked_label",
-        severity="warning",
-        evidence=(
-            f"labels explain {100 * most:.1f} % of the variance of dimension "
-            f"{known['label_dimension']}, and {100 * typical:.1f} % of a typical one"
-            + (f"; linear accuracy {linear:.3f}, of neighbours {knn:.3f}" if hidden else "")
-        ),
-        cause="the label reached the input of the encoder, or was appended to its output",
-        advice="look for the label in the input; leave that dimension out before you evaluate",
-        expect=f"no dimension of which labels explain more than {100 * LEAK:.0f} %",
-        paper="semantic2025",
-        strength=(1 - LEAK) / max(1 - most, 1e-4),
-        explains=("dimensional_collapse", "exploding_norms"),
     )

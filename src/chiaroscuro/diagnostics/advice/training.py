@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
-from chiaroscuro.diagnostics.advice.finding import Finding, Known, replaced
+from chiaroscuro.diagnostics.advice.collapse import SYMPTOMS
+from chiaroscuro.diagnostics.advice.finding import Finding, Known
+from chiaroscuro.diagnostics.advice.notation import projector_that, with_temperature
 
 __all__ = [
+    "batch_statistics",
+    "class_blind",
     "hardly_trained",
     "projector_for_encoder",
     "stuck_at_the_start",
@@ -14,11 +18,18 @@ __all__ = [
     "untrained_model",
 ]
 
+BEGUN = 50
+"""Steps in which hardly any training can have learnt."""
 FEW_STEPS = 200
 """Steps below which views that are not told apart say nothing about the views."""
 APART = 0.8
 """Share of other samples that a positive is nearer than, where something was learnt."""
 
+PINNED = 0.7
+"""Variance of block means over that of chance, below which batches were normalised alone."""
+TOLD_APART, LOSES = 0.8, 0.03
+"""Share of strangers that a positive is nearer than, and of labels that are surely lost, where a
+training learnt samples and forgot classes."""
 SAME = 0.97
 """Linear agreement (CKA) with the untrained network above which nothing was learnt."""
 SPREAD = 0.8
@@ -51,10 +62,14 @@ def untrained_model(known: Known) -> Finding | None:
         cause="weights were not loaded, or training made no steps",
         advice="check which checkpoint was loaded; train longer",
         settings={"epochs": max(50, 2 * int(known.setting("epochs", 25)))},
+        target={"epochs": max(50, 2 * int(known.setting("epochs", 25))), "lr": "usual"},
         expect="an agreement below 0.9, and more labels than the untrained network",
         paper="chen2020simclr",
         strength=200.0,
-        explains=("full_collapse", "dimensional_collapse", "dead_dimensions", "hubs"),
+        explains=(
+            *("stuck_at_the_start", "strong_views", "high_temperature", "low_temperature"),
+            *("hardly_trained", "class_blind", "label_noise", *SYMPTOMS),
+        ),
     )
 
 
@@ -63,9 +78,19 @@ def hardly_trained(known: Known) -> Finding | None:
     if not known.has("steps", "pair_nearer"):
         return None
     steps, nearer = int(known["steps"]), known["pair_nearer"]
-    if steps >= FEW_STEPS or nearer >= APART:
+    gain = known.cost("untrained")
+    learnt = gain is not None and gain.gain > 0.1
+    same = known.get("untrained_agreement", 0.0) >= 0.9
+    flat = known.has("first_loss", "last_loss") and (
+        known["first_loss"] - known["last_loss"] < 0.02 * abs(known["first_loss"])
+    )
+    begun = steps < BEGUN or same or (flat and nearer < 0.9) or nearer < APART
+    if steps >= FEW_STEPS or not begun or (learnt and steps >= BEGUN):
         return None
+    if known.get("view1_nearer", 1.0) < 0.6 and steps >= BEGUN:
+        return None  # the views are at fault: steps would not help
     epochs = int(known.setting("epochs", 1))
+    more = max(epochs + 1, -(-5 * FEW_STEPS * epochs // max(steps, 1)))
     return Finding(
         name="hardly_trained",
         severity="critical",
@@ -75,13 +100,15 @@ def hardly_trained(known: Known) -> Finding | None:
         ),
         cause="training has hardly begun; what else is found may be its beginning",
         advice="train longer before judging anything else",
-        settings={"epochs": max(epochs + 1, -(-5 * FEW_STEPS * epochs // max(steps, 1)))},
+        settings={"epochs": more},
+        target={"epochs": more, "lr": "usual"},
         expect=f"a positive nearer than {100 * APART:.0f} % of the others",
         paper="chen2020simclr",
         strength=180.0,
         explains=(
-            *("mispaired_views", "strong_views", "hubs", "dimensional_collapse"),
-            *("high_temperature", "low_temperature", "suppressed_style", "full_collapse"),
+            *("mispaired_views", "strong_views", "stuck_at_the_start", "class_blind"),
+            *("suppressed_style", "projector_for_encoder"),
+            *("label_noise", *SYMPTOMS),
         ),
     )
 
@@ -101,8 +128,7 @@ def stuck_at_the_start(known: Known) -> Finding | None:
     slow = HARDLY * collapsed <= last <= 1.02 * collapsed and cone >= SPREAD / 2
     if not (stuck or (slow and known.has("steps"))):
         return None
-    projector = known.setting("network.projector", "Projector(d=128, last='none')")
-    standard = replaced(projector, "last", "'standardise'") or projector
+    standard = projector_that(known.setting("network.projector", ""), last="standardise")
     return Finding(
         name="stuck_at_the_start",
         severity="critical" if stuck else "warning",
@@ -115,7 +141,7 @@ def stuck_at_the_start(known: Known) -> Finding | None:
             "gradient; without a standardised projection they stay there"
         ),
         advice="end the projector in a batch norm",
-        settings={"network.projector": standard},
+        settings={} if standard is None else {"network.projector": standard},
         expect=f"a loss well below {collapsed:.2f} within the first epochs",
         paper="chen2020simclr",
         strength=150.0,
@@ -160,8 +186,8 @@ def suppressed_style(known: Known) -> Finding | None:
     meant = bool(known.setting("views.fresh", False))
     d = int(known.get("z_d", known.get("d", 128)))
     tau = float(known.get("tau", 0.5))
-    tau_text = f"[{', '.join([f'{tau:g}'] * (d - d // 2) + [f'{2 * tau:g}'] * (d // 2))}]"
-    text = known.setting("objective", "InfoNCE(kernel=Cosine(tau=0.5))")
+    taus = [float(f"{tau:g}")] * (d - d // 2) + [float(f"{2 * tau:g}")] * (d // 2)
+    found = with_temperature(known.setting("objective", "") or "", taus)
     return Finding(
         name="suppressed_style",
         severity="warning" if after < GONE and not meant else "note",
@@ -178,8 +204,70 @@ def suppressed_style(known: Known) -> Finding | None:
             "raise the temperature of some dimensions above that of the others, so that style has "
             "room there; or use the representation before the projector"
         ),
-        settings={"objective": replaced(text, "tau", tau_text) or text},
+        settings={} if found is None else {"objective": found},
         expect=f"R^2 of `{known['lost_factor']}` above {after + LOST / 2:.2f}",
         paper="rusak2022",
         strength=(before - after) / LOST,
+    )
+
+
+def batch_statistics(known: Known) -> Finding | None:
+    """Means of consecutive rows vary less than chance lets them: batches were normalised alone."""
+    if not known.has("block_ratio", "block_size", "block_score"):
+        return None
+    ratio, score = known["block_ratio"], known["block_score"]
+    if ratio > PINNED or score > -6:
+        return None
+    size = known["block_size"]
+    return Finding(
+        name="batch_statistics",
+        severity="warning",
+        evidence=(
+            f"means of {size} consecutive rows vary {ratio:.2f} times as much as chance has it "
+            f"({-score:.0f} standard errors too little)"
+        ),
+        cause=(
+            "rows were embedded with the statistics of their own batch (a batch norm in training "
+            "mode), so that each depends on the others of its batch"
+        ),
+        advice="switch the network to evaluation (`model.eval()`) and embed again",
+        expect="means of consecutive rows that vary as chance has it",
+        paper="ioffe2015batchnorm",
+        strength=260.0,
+        explains=(
+            *("class_blind", "mispaired_views", "strong_views", "low_temperature"),
+            *("high_temperature", "untrained_model", "label_noise", "leaked_label"),
+            *("hardly_trained", "projector_for_encoder", "stuck_at_the_start", *SYMPTOMS),
+        ),
+        p=0.5 * math.erfc(-score / math.sqrt(2)),
+        target={"evaluation": "running statistics"},
+    )
+
+
+def class_blind(known: Known) -> Finding | None:
+    """Samples are told apart better than their classes: what a batch of one class teaches."""
+    if not known.training or not known.has("pair_nearer"):
+        return None
+    costs = [one for one in (known.cost("untrained"), known.cost("input")) if one is not None]
+    cost = min(costs, key=lambda one: one.gain) if costs else None
+    told = known["pair_nearer"] >= TOLD_APART
+    worse = cost is not None and told and -cost.high >= LOSES
+    if cost is None or not worse:
+        return None
+    return Finding(
+        name="class_blind",
+        severity="warning",
+        evidence=(
+            f"a positive is nearer than {100 * known['pair_nearer']:.1f} % of the other samples"
+            f"; yet neighbours name {cost.after:.1%} of the labels, and {cost.before:.1%} from the "
+            "raw input or the untrained network"
+        ),
+        cause="the loss was solved by what differs inside a class: batches of one class or one "
+        "source, or views that keep a sample's own marks and remove its class",
+        advice="shuffle the data so that each batch holds all classes and sources",
+        expect="more labels than from the raw input and the untrained network",
+        paper="arora2019theoretical",
+        strength=30.0,
+        explains=("label_noise", *SYMPTOMS),
+        target={"batches": "mixed"},
     )

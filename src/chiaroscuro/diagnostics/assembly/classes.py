@@ -138,6 +138,7 @@ def _accuracy(
     hits = (named(y) == y[test]).astype(np.float64)
     knn = lambda labels: float((named(labels) == labels[test]).mean())
     out.numbers[f"{prefix}knn_accuracy"] = float(hits.mean())
+    out.numbers["labelled_rows"] = len(test)
     linear = lambda _, labels: _linear(x, labels, split, seed)
     rows = np.arange(len(y))
     if prefix == "untrained_":
@@ -148,6 +149,7 @@ def _accuracy(
         out.controls[f"{prefix}knn_accuracy"] = shuffled(
             lambda _, labels: knn(labels), rows, y, seed=seed
         )
+        out.numbers[f"{prefix}knn_chance"] = out.controls[f"{prefix}knn_accuracy"].mean
         out.intervals[f"{prefix}knn_accuracy"] = interval(np.mean, hits, replace=True, seed=seed)
     out.numbers[f"{prefix}linear_accuracy"] = p
     out.numbers[f"{prefix}linear_error"] = math.sqrt(max(p * (1 - p), 0.25 / len(test)) / len(test))

@@ -10,7 +10,7 @@ import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.artifacts.pieces import blocks
-from chiaroscuro.diagnostics.advice import SEVERITIES, Finding, Known, findings
+from chiaroscuro.diagnostics.advice import SEVERITIES, Finding, Known, checks, findings
 from chiaroscuro.diagnostics.assembly.lists import list_of, scanned
 from chiaroscuro.diagnostics.assembly.measuring import (
     LEAST,
@@ -21,6 +21,7 @@ from chiaroscuro.diagnostics.assembly.measuring import (
     measure,
 )
 from chiaroscuro.diagnostics.assembly.reading import ROWS, Inputs, Reading, read
+from chiaroscuro.diagnostics.assembly.verdict import state_of, verdict
 from chiaroscuro.display import html_table
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.extras import bring
@@ -41,7 +42,9 @@ class Diagnosis(Record):
 
     Args:
         subject: the name of the file, the run or the arrays.
-        verdict: one sentence.
+        state: "something is wrong", "nothing found" by the checks, or "cannot judge".
+        verdict: the state in a sentence or two.
+        checks: names of the rules that had what they need.
         findings: the gravest first.
         measures: numbers by name; of z under `z_`.
         controls: measures of pairs beside their values under shuffled pairs.
@@ -56,7 +59,9 @@ class Diagnosis(Record):
     """
 
     subject: str
+    state: str
     verdict: str
+    checks: tuple[str, ...]
     findings: tuple[Finding, ...]
     measures: dict[str, Any]
     controls: dict[str, Any]
@@ -80,6 +85,7 @@ class Diagnosis(Record):
         del found["lists"]
         for made, one in zip(found["findings"], self.findings, strict=True):
             made["change"] = one.change
+            made["confidence"] = one.confidence
             made["rows"] = list_of(one.name, self.lists)
         return {**found, "rows": {name: one.json() for name, one in self.lists.items()}}
 
@@ -171,9 +177,12 @@ def diagnose(
     enough = embeddings.n >= LEAST
     known = Known(measured.numbers, flat(about.settings))
     found = findings(known) if enough else [_too_few(embeddings)]
+    made = checks(known) if enough else []
     return Diagnosis(
         subject=reading.name,
-        verdict=_verdict(found, measured, embeddings, enough),
+        state=state_of(found, known, embeddings.n),
+        verdict=verdict(found, known, embeddings.n, made),
+        checks=tuple(made),
         findings=tuple(found),
         measures=plain(measured.numbers),
         controls=dict(measured.controls),
@@ -268,34 +277,6 @@ def _lists(measured: Measured, reading: Reading, seen: Scan | None) -> dict[str,
 
 
 # ---- words ----
-
-
-def _verdict(found: list[Finding], measured: Measured, embeddings: Embeddings, enough: bool) -> str:
-    if not enough:
-        return (
-            f"Too few rows to judge: {embeddings.n} of at least {LEAST}. The measures are those of "
-            "these rows and say little of others."
-        )
-    grave = [one for one in found if one.severity != "note"]
-    if not grave:
-        prefix = "" if embeddings.h is not None else "z_"
-        numbers = measured.numbers
-        notes = f" {len(found)} note{'s' * (len(found) != 1)}." if found else ""
-        return (
-            f"Healthy, as far as {', '.join(_spaces(embeddings))} tell: effective rank "
-            f"{numbers[prefix + 'effective_rank']:.1f} of {numbers[prefix + 'room']}, mean cosine "
-            f"{numbers[prefix + 'mean_cosine']:.2f}.{notes}"
-        )
-    first = grave[0]
-    others = f" And {len(grave) - 1} more." if len(grave) > 1 else ""
-    evidence = first.evidence[0].upper() + first.evidence[1:]
-    return f"{first.name.replace('_', ' ').capitalize()} ({first.severity}). {evidence}.{others}"
-
-
-def _spaces(embeddings: Embeddings) -> list[str]:
-    names = ("h", "z", "h1", "z1", "labels", "factors")
-    shown = {"h1": "two views of h", "z1": "two views of z"}
-    return [shown.get(n, n) for n in names if getattr(embeddings, n) is not None]
 
 
 def _too_few(embeddings: Embeddings) -> Finding:

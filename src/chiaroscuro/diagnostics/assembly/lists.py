@@ -31,12 +31,13 @@ __all__ = [
 ]
 
 SPEAKS_OF = {
-    "duplicated_samples": ("duplicates",),
-    "exploding_norms": ("far", "z_far"),
+    "duplicated_samples": ("near_twins", "duplicates"),
+    "outlier_rows": ("far_rows", "far", "z_far"),
     "zero_rows": ("zero", "z_zero"),
-    "label_noise": ("label_errors",),
-    "mislabelled": ("label_errors",),
-    "outlier_rows": ("outliers",),
+    "hubs": ("hub_rows", "hubs"),
+    "label_noise": ("label_errors", "suspects"),
+    "mispaired_views": ("mispaired",),
+    "mixed_encoders": ("group",),
 }
 """The lists of a finding, the first that is there; others have the finding's own name."""
 

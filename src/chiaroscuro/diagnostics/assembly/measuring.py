@@ -20,6 +20,8 @@ from chiaroscuro.diagnostics.assembly.lists import (
     long_rows,
     zero_rows,
 )
+from chiaroscuro.diagnostics.assembly.pair_signs import pair_signs
+from chiaroscuro.diagnostics.assembly.signs import row_signs
 from chiaroscuro.diagnostics.geometry.anatomy import Loss, anatomy
 from chiaroscuro.diagnostics.semantics.factors import survival
 from chiaroscuro.measures import (
@@ -133,6 +135,18 @@ def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
         out.numbers["untrained_agreement"] = linear_agreement(embeddings.h[few], untrained[few])
     if "paired" in embeddings.layers and embeddings.h is not None:
         _two_widths(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
+    row_signs(out, embeddings, seed)
+    for space in ("z", "h"):
+        if getattr(embeddings, f"{space}1") is not None:
+            out.numbers |= _views_of_rows(embeddings, space)
+            break
+    for space in ("h", "z"):
+        if getattr(embeddings, f"{space}1") is not None:
+            sides = (getattr(embeddings, f"{space}{side}") for side in (1, 2))
+            some = np.arange(min(embeddings.n, PAIRS))
+            x1, x2 = (np.asarray(side[: len(some)], dtype=np.float64) for side in sides)
+            pair_signs(out, x1, x2, some)
+            break
     further_measures(out, embeddings, about, _some(embeddings.n, PAIRS, draw), seed)
     _training(out, about)
     return out
@@ -266,6 +280,7 @@ def _pairs(
     out.numbers["free_length"] = _free_length(loss, first, second)
     whole = lambda a, b: anatomy(a, b, loss, rows=None).loss
     out.controls["loss"] = shuffled(whole, x1[:FEW], x2[:FEW], repeats=3, seed=seed)
+    out.numbers["cosines"] = type(loss.kernel).__name__ == "Cosine"
     if about.batch is not None and 2 <= about.batch <= len(x1):
         out.numbers["won_in_batch"] = anatomy(x1, x2, loss, rows=about.batch, seed=seed).won
 
@@ -289,6 +304,21 @@ def _two_widths(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: i
     out.controls["paired_neighbours"] = found
     out.numbers["paired_neighbours"] = found.value
     out.numbers["paired_agreement"] = linear_agreement(a, b)
+
+
+def _views_of_rows(embeddings: Embeddings, space: str) -> dict[str, float]:
+    """How near each side's view is to the row without a view, as a rank among the others."""
+    rows = getattr(embeddings, space)
+    found: dict[str, float] = {}
+    some = np.arange(min(embeddings.n, FEW))
+    for side in (1, 2):
+        view = getattr(embeddings, f"{space}{side}")
+        if rows is None or view is None or view.shape != rows.shape:
+            continue
+        a, b = np.asarray(rows[some], np.float64), np.asarray(view[some], np.float64)
+        if not np.array_equal(a, b):
+            found[f"view{side}_nearer"] = float(pair_rank(a, b))
+    return found
 
 
 def _free_length(loss: Loss, z1: Tensor, z2: Tensor) -> bool:

@@ -158,8 +158,12 @@ def _finding(number: int, one: Finding) -> Group:
     table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)
     table.add_column(style="dim", min_width=8)
     table.add_column(overflow="fold")
-    for name, words in (("evidence", one.evidence), ("cause", one.cause), ("advice", one.advice)):
-        table.add_row(name, Text(words))
+    for name, words in (
+        *(("evidence", one.evidence), ("sure", one.confidence), ("cause", one.cause)),
+        *(("advice", one.advice), ("numpy", one.line)),
+    ):
+        if words:
+            table.add_row(name, Text(words))
     for line in one.change:
         table.add_row("change", Text(f"--set {_quoted(line)}", style="bold"))
     table.add_row("expect", Text(one.expect))

@@ -1,0 +1,184 @@
+"""Offsets, directions and dimensions that drown the rest: cured by a line of numpy."""
+
+from __future__ import annotations
+
+from chiaroscuro.diagnostics.advice.finding import Finding, Known, graded
+
+__all__ = [
+    "coarse_quantisation",
+    "common_offset",
+    "dominating_direction",
+    "repeated_dimensions",
+    "uneven_dimensions",
+]
+
+CONE = 0.9
+"""Mean cosine that is worth a word; supervised features reach 0.6, relu features 0.9."""
+NARROW = 0.95
+"""Mean cosine from which on, without labels, an offset that moves neighbours is a warning."""
+MOVED = 0.3
+"""Share of neighbours that the cure changes, where there are no labels to be right about."""
+FIRST, AHEAD = 0.25, 2.5
+"""Share of the variance in one direction, and its length over that of the second."""
+LEVELS = 16
+"""Values of a dimension that can be counted on fingers."""
+
+
+def common_offset(known: Known) -> Finding | None:
+    """All rows share a large mean, in whose cone cosines are nearly alike."""
+    cost = known.cost("centre")
+    cosine = known.get("mean_cosine_without_far", known.main("mean_cosine"))
+    if cost is None or cosine is None:
+        return None
+    severity = graded(cost)
+    if not cost.right and cosine >= NARROW and cost.gain >= MOVED:
+        severity = "warning"
+    if cosine < 0.6 and cost.gain < 0.05:
+        severity = "note"
+    if severity == "note" and cosine < CONE:
+        return None
+    if not known.contrastive:
+        severity = "note"
+    return Finding(
+        name="common_offset",
+        severity=severity,
+        evidence=(
+            f"the mean cosine of distinct rows is {cosine:.4f}; without their mean it is near 0"
+        ),
+        cause="all rows share one large offset, so that cosines compare it and not the samples",
+        advice="subtract the mean of all rows before taking cosines, or use Euclidean distances",
+        line="h = h - h.mean(axis=0)",
+        expect="mean cosine near 0",
+        paper="mu2018allbutthetop",
+        strength=cosine / CONE,
+        explains=("hubs", "euclidean_neighbours", "dominating_direction"),
+        cost=cost,
+    )
+
+
+def dominating_direction(known: Known) -> Finding | None:
+    """One direction holds much of the variance and tells little."""
+    cost = known.cost("first")
+    if cost is None or not known.has("top_share", "top_over_second"):
+        return None
+    top, ahead = known["top_share"], known["top_over_second"]
+    if top < FIRST or ahead < AHEAD or not known.contrastive:
+        return None
+    severity = graded(cost)
+    if not cost.right and top >= 0.7 and cost.gain >= MOVED:
+        severity = "warning"
+    return Finding(
+        name="dominating_direction",
+        severity=severity,
+        evidence=(
+            f"one direction (most of it dimension {known['first_dimension']}) holds "
+            f"{100 * top:.1f} % of the variance and is {ahead:.1f} times as long as the second"
+        ),
+        cause="a nuisance such as length, brightness or frequency, or one unit that ran away",
+        advice="project that direction out before comparing rows",
+        line=(
+            "h = h - h.mean(axis=0); v = np.linalg.svd(h, full_matrices=False)[2][0]; "
+            "h = h - np.outer(h @ v, v)"
+        ),
+        expect=f"no direction with more than {100 * FIRST:.0f} % of the variance",
+        paper="mu2018allbutthetop",
+        strength=top / FIRST,
+        explains=("dimensional_collapse", "uneven_dimensions", "hubs", "repeated_dimensions"),
+        cost=cost,
+    )
+
+
+def uneven_dimensions(known: Known) -> Finding | None:
+    """Dimensions in units of their own, or a few that outweigh the others."""
+    cost = known.cost("columns")
+    if cost is None or known.kind == "map":
+        return None
+    dead = known.get("faint_dimensions", 0) + known.get("constant_dimensions", 0)
+    if known.contrastive and dead >= max(2, 0.1 * known.main("d", 1)):
+        return None  # `dead_dimensions` speaks of it
+    severity = graded(cost)
+    if severity == "note" and known.kind != "table":
+        return None
+    if not known.contrastive:
+        severity = "note"
+    return Finding(
+        name="uneven_dimensions",
+        severity=severity,
+        evidence=(
+            f"the widest dimension spreads {known.get('spread_ratio', 1.0):.1f} times as far as a "
+            "typical one"
+        ),
+        cause="columns in units of their own, or units of a network that ran away",
+        advice="standardise the columns before comparing rows",
+        line="h = (h - h.mean(axis=0)) / np.where(h.std(axis=0) > 0, h.std(axis=0), 1)",
+        expect="columns of like spread",
+        paper="mu2018allbutthetop",
+        strength=1 + 10 * max(cost.gain, 0.0),
+        explains=("dimensional_collapse", "hubs", "euclidean_neighbours"),
+        cost=cost,
+    )
+
+
+def repeated_dimensions(known: Known) -> Finding | None:
+    """Dimensions that are another, or a sum of others."""
+    again, dependent = known.get("repeated_dimensions", 0), known.get("dependent_dimensions", 0)
+    if not again and not dependent:
+        return None
+    if known.kind not in ("embedding", "table") or known.get("points", 0):
+        return None
+    cost = known.cost("distinct") if again else known.cost("even")
+    d = known.main("d", 0)
+    return Finding(
+        name="repeated_dimensions",
+        severity=graded(cost),
+        evidence=(
+            f"{again} of {d} dimensions repeat another one (correlation above 0.98)"
+            if again
+            else f"{dependent} of {d} dimensions are sums of the others"
+        ),
+        cause="outputs were concatenated twice, or units learnt the same: what they say counts "
+        "as often as they occur",
+        advice="keep one of each" if again else "scale the principal directions alike",
+        line=(
+            "C = np.abs(np.corrcoef(h.T)) > 0.98; h = h[:, ~np.triu(C, 1).any(axis=0)]"
+            if again
+            else "h = h - h.mean(axis=0); U, s, V = np.linalg.svd(h, full_matrices=False); "
+            "h = U * (s / np.sqrt(s**2 + (0.3 * s[0])**2))"
+        ),
+        expect="as many directions as dimensions",
+        paper="jing2022directclr",
+        strength=max(again, dependent) / max(d, 1) * 10,
+        explains=("dominating_direction", "dimensional_collapse", "uneven_dimensions"),
+        cost=cost,
+    )
+
+
+def coarse_quantisation(known: Known) -> Finding | None:
+    """Dimensions with so few values that neighbours may suffer.
+
+    What was lost cannot be measured without the original; what half as many values would lose is
+    measured instead. Counts and binary codes are meant to be so: a note.
+    """
+    levels = known.get("levels")
+    if levels is None or levels > LEVELS or known.kind in ("map", "counts", "shares"):
+        return None
+    if known.main("effective_rank", 1.0) <= 0:
+        return None
+    coarser = known.cost("coarser")
+    lost = 0.0 if coarser is None or not coarser.right else -coarser.gain
+    sure = coarser is not None and coarser.right and -coarser.high >= 0.005
+    return Finding(
+        name="coarse_quantisation",
+        severity="warning" if lost >= 0.03 and sure and known.kind != "codes" else "note",
+        evidence=(
+            f"a dimension takes {levels} different values"
+            + (f"; half as many would cost {100 * lost:.1f} points" if coarser is not None else "")
+        ),
+        cause="rows were stored in few bits, or rounded",
+        advice="compare neighbours with those of the rows before rounding, and store int8 with a "
+        "scale for each dimension, or float16",
+        expect=f"more than {LEVELS} values",
+        paper="jegou2011quantization",
+        strength=LEVELS / max(levels, 1),
+        explains=("duplicated_samples", "repeated_dimensions"),
+    )

@@ -1,0 +1,284 @@
+"""What labels say: chance, controls, wrong labels, leaks, another law on the test side."""
+
+from __future__ import annotations
+
+import math
+
+from chiaroscuro.diagnostics.advice.finding import Cost, Finding, Known, graded
+
+__all__ = [
+    "at_chance",
+    "below_raw_input",
+    "below_untrained",
+    "euclidean_neighbours",
+    "label_noise",
+    "leaked_label",
+    "split_shift",
+]
+
+BEHIND = 0.01
+"""Share of labels by which a control must surely be better for a warning."""
+WRONG = 0.03
+"""Share of wrong labels, at least, where neighbours agree."""
+AGREED = 0.5
+"""Share of votes between the first and the second class where neighbours agree."""
+OVERLAP = 3.2
+"""How many times as often labels may differ where neighbours disagree, if wrong at random."""
+LEAK = 0.97
+"""Share of one dimension's variance that the labels explain."""
+LINE, AHEAD, STEPS = 0.8, 4.0, 0.97
+"""Explained share of the best direction, how much less of it is left than of the second's, and
+how evenly the classes lie along it."""
+SURE, BLIND = 0.98, 0.12
+"""Linear accuracy that is too good, and by how much neighbours then fall short of it."""
+STRUCTURE = 0.08
+"""How much nearer neighbours are than with columns shuffled, where rows have structure."""
+
+
+def _tail(z: float) -> float:
+    """The upper tail of the normal law."""
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def at_chance(known: Known) -> Finding | None:
+    """Neighbours name no more labels than shuffled labels would let them."""
+    if not known.has("knn_accuracy", "knn_chance"):
+        return None
+    knn, chance = known["knn_accuracy"], known["knn_chance"]
+    n = known.get("labelled_rows", known.main("n", 100))
+    error = math.sqrt(max(chance * (1 - chance), 1 / n) / n)
+    above = knn - chance
+    if above > 3 * error and not (above <= 0.02 and knn < 1.5 * chance):
+        return None
+    best = max(known.get("linear_accuracy", 0.0), known.get("knn_accuracy_euclidean", 0.0))
+    told = best - chance > max(0.05, 5 * error)
+    structured = known.get("structure", 0.0) >= STRUCTURE
+    if told:
+        cause = (
+            f"the labels are there (a linear probe or Euclidean neighbours name {best:.1%}), but "
+            "cosines do not see them: other directions drown them"
+        )
+    elif structured:
+        cause = (
+            "the rows have structure that has nothing to do with these labels: labels are in "
+            "another order than rows, belong to another file, or are not what the encoder learnt"
+        )
+    else:
+        cause = "the rows look like noise: nothing was learnt, or the array was never filled"
+    return Finding(
+        name="at_chance",
+        severity="warning" if told else "critical",
+        evidence=(
+            f"neighbours name {knn:.1%} of the labels and {chance:.1%} with shuffled labels "
+            f"(95 % interval of the difference {100 * (above - 1.96 * error):+.1f} to "
+            f"{100 * (above + 1.96 * error):+.1f} points)"
+        ),
+        cause=cause,
+        advice=(
+            "check that row i of the labels is row i of the embeddings; then which checkpoint was "
+            "embedded, and whether the loss fell"
+        ),
+        expect="accuracy well above that of shuffled labels",
+        paper="wu2018instance",
+        strength=300.0,
+        explains=(
+            *("label_noise", "below_raw_input", "below_untrained", "false_negatives"),
+            *("mixed_encoders", "class_collapse", "split_shift"),
+        ),
+        p=_tail(above / error),
+    )
+
+
+def _drowned(known: Known) -> bool:
+    """Whether a cure of the rows regains labels: then they are at fault, and not the labels."""
+    cures = map(known.cost, ("centre", "first", "even", "columns", "euclidean"))
+    return any(one is not None and one.gain >= BLIND / 2 for one in cures)
+
+
+def _below(known: Known, cure: str, name: str, what: str, cause: str) -> Finding | None:
+    cost = known.cost(cure)
+    if cost is None or cost.high >= 0:
+        return None
+    lost = -cost.gain
+    return Finding(
+        name=name,
+        severity="warning" if -cost.high > BEHIND else "note",
+        evidence=(
+            f"neighbours name {cost.after:.1%} of the labels from h and {cost.before:.1%} from "
+            f"{what} ({100 * cost.gain:+.1f} points, 95 % interval {100 * cost.low:+.1f} to "
+            f"{100 * cost.high:+.1f})"
+        ),
+        cause=cause,
+        advice="find the cause among the other findings; if there is none, train longer, weaken "
+        "the views, and use an earlier layer meanwhile",
+        expect=f"more labels from h than from {what}",
+        paper="chen2020simclr",
+        strength=1 + 20 * lost,
+        target={"epochs": 60},
+        symptom=True,
+        p=_tail(lost / max((cost.high - cost.low) / 3.92, 1e-9)),
+    )
+
+
+def below_untrained(known: Known) -> Finding | None:
+    """Neighbours of h name surely fewer labels than those of the untrained network."""
+    return _below(
+        known,
+        "untrained",
+        "below_untrained",
+        "the untrained network",
+        "training removed what tells the classes apart",
+    )
+
+
+def below_raw_input(known: Known) -> Finding | None:
+    """Neighbours of h name surely fewer labels than those of the raw input."""
+    return _below(
+        known,
+        "input",
+        "below_raw_input",
+        "the raw input",
+        "the encoder loses what the input tells of these labels",
+    )
+
+
+def label_noise(known: Known) -> Finding | None:
+    """Labels that differ where all neighbours agree: wrong ones, not classes that overlap."""
+    if not known.has("suspect_labels", "suspect_low", "suspect_margin"):
+        return None
+    share, low, high = (known[f"suspect_{x}"] for x in ("labels", "low", "high"))
+    if low < WRONG or known["suspect_margin"] < AGREED:
+        return None
+    if known.get("suspect_rest", share) > OVERLAP * share:
+        return None  # wrong at the borders of classes, and hardly elsewhere
+    if any(one is not None and one.high < 0 for one in map(known.cost, ("input", "untrained"))):
+        return None  # the labels fit the input: the embeddings are at fault
+    if _drowned(known):
+        return None  # the labels fit what other directions drown
+    count = known["suspect_count"]
+    return Finding(
+        name="label_noise",
+        severity="critical" if low >= 0.3 else "warning",
+        evidence=(
+            f"where neighbours agree most, {share:.1%} of the labels are others (95 % interval "
+            f"{max(low, 0):.1%} to {high:.1%})"
+        ),
+        cause="labels are wrong at random: where classes merely overlap, neighbours that agree "
+        "are right",
+        advice=f"look at the {count} rows listed as `suspects`; about {share:.0%} of all labels "
+        "are wrong, and no accuracy can exceed the rest",
+        expect=f"fewer than {WRONG:.0%} where neighbours agree",
+        paper="northcutt2021confident",
+        strength=share / WRONG,
+        explains=("split_shift", "mixed_encoders"),
+    )
+
+
+def leaked_label(known: Known) -> Finding | None:
+    """One dimension, or one direction, is the number of the class."""
+    most, typical = (
+        known.get("label_in_one_dimension", 0.0),
+        known.get("label_in_typical_dimension", 1.0),
+    )
+    line, following = known.get("label_direction", 0.0), known.get("label_direction_next", 1.0)
+    steps = known.get("label_steps", 0.0)
+    linear, knn = known.get("linear_accuracy", 0.0), known.get("knn_accuracy", 1.0)
+    ahead = 1 - known.get("label_in_next_dimension", 1.0) >= AHEAD * (1 - most)
+    one = most >= LINE and known.get("label_dimension_steps", 0.0) >= STEPS and ahead
+    rotated = line >= LINE and steps >= STEPS and (1 - following) >= AHEAD * (1 - line)
+    hidden = linear >= SURE and knn <= linear - BLIND and not _drowned(known)
+    if not (one or rotated or hidden) or known.kind == "map":
+        return None
+    without: Cost | None = known.cost("leak") if rotated else None
+    return Finding(
+        name="leaked_label",
+        severity="warning",
+        evidence=(
+            f"labels explain {100 * most:.1f} % of the variance of dimension "
+            f"{known.get('label_dimension', 0)} ({100 * typical:.1f} % of a typical one)"
+            + (
+                f"; of the best direction {100 * line:.1f} %, with the classes in order along it, "
+                f"and of the second {100 * following:.1f} %"
+                if rotated
+                else ""
+            )
+            + (f"; linear accuracy {linear:.3f}, of neighbours {knn:.3f}" if hidden else "")
+            + (
+                f"; without it neighbours name {without.after:.1%} instead of {without.before:.1%}"
+                if without is not None
+                else ""
+            )
+        ),
+        cause="the label reached the input of the encoder, or was appended to its output",
+        advice="look for the label in the input; leave that direction out before you evaluate",
+        line=f"h = np.delete(h, {known.get('label_dimension', 0)}, axis=1)" if one else "",
+        expect=f"no direction of which labels explain more than {100 * LEAK:.0f} %",
+        paper="semantic2025",
+        strength=(1 - LEAK) / max(1 - max(most, line), 1e-4),
+        explains=(
+            *("dimensional_collapse", "outlier_rows", "dominating_direction", "point_collapse"),
+            *("uneven_dimensions", "dead_dimensions", "hubs", "euclidean_neighbours"),
+        ),
+        cost=without,
+    )
+
+
+def split_shift(known: Known) -> Finding | None:
+    """The test side has other neighbours than the training side: drawn from another law."""
+    if not known.has("split_excess", "split_score"):
+        return None
+    excess, score = known["split_excess"], known["split_score"]
+    if excess < 0.05 or score < 5:
+        return None
+    cost = known.cost("sides")
+    gap = known.get("split_train_accuracy", 0.0) - known.get("knn_accuracy", 1.0)
+    severity = graded(cost)
+    if severity == "note" and gap >= 0.05:
+        severity = "warning"
+    return Finding(
+        name="split_shift",
+        severity=severity,
+        evidence=(
+            f"a test row has {100 * excess:.1f} points more test rows among its neighbours than a "
+            f"training row has ({score:.0f} standard errors)"
+            + (
+                f"; accuracy is {100 * gap:.1f} points lower than within the training side"
+                if gap > 0
+                else ""
+            )
+        ),
+        cause="the two sides differ in source, preprocessing or time, or the encoder was trained "
+        "on one of them",
+        advice="compare the preprocessing of both sides; split at random, or report it as a shift",
+        line=("h[split == 1] += h[split == 0].mean(axis=0) - h[split == 1].mean(axis=0)")
+        if graded(cost) != "note"
+        else "",
+        expect="as many neighbours of either side for both",
+        paper="lopezpaz2017twosample",
+        strength=excess / 0.05,
+        explains=("common_offset", "mixed_scales", "mixed_encoders", "dominating_direction"),
+        cost=cost,
+        p=_tail(score),
+    )
+
+
+def euclidean_neighbours(known: Known) -> Finding | None:
+    """Euclidean neighbours name more labels than cosine ones: lengths carry something."""
+    cost = known.cost("euclidean")
+    if cost is None or cost.gain < 0.03 or cost.low < 0.01:
+        return None
+    return Finding(
+        name="euclidean_neighbours",
+        severity="note",
+        evidence=(
+            f"cosine neighbours name {cost.before:.1%} of the labels, Euclidean ones "
+            f"{cost.after:.1%}"
+        ),
+        cause="lengths or the mean carry what tells the classes apart; every accuracy here is of "
+        "cosines unless it says otherwise",
+        advice="compare these rows by Euclidean distance, or standardise them first",
+        expect="both alike",
+        paper="wu2018instance",
+        strength=1 + 10 * cost.gain,
+        cost=cost,
+    )

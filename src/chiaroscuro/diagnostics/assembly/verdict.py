@@ -1,0 +1,98 @@
+"""The verdict of a diagnosis: one of three states, never against the numbers beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chiaroscuro.diagnostics.advice import Finding, Known
+
+__all__ = ["STATES", "state_of", "verdict"]
+
+STATES = ("something is wrong", "nothing found", "cannot judge")
+LEAST = 64
+"""Rows without which nothing is judged."""
+_KINDS = {
+    "map": "a map of two or three dimensions",
+    "counts": "counts",
+    "codes": "binary codes",
+    "shares": "shares that sum to 1",
+    "table": "columns in units of their own",
+}
+
+
+def state_of(found: Sequence[Finding], known: Known, n: int) -> str:
+    """Return the state: what was found, or whether there was anything to be right about.
+
+    Without labels and without pairs nothing says whether rows tell anything apart, however well
+    they are spread: then it cannot be judged.
+
+    Example:
+        >>> state_of([], Known({"mean_cosine": 0.1}), 500)
+        'cannot judge'
+    """
+    if n < LEAST:
+        return "cannot judge"
+    if any(one.severity != "note" for one in found):
+        return "something is wrong"
+    right = known.has("knn_accuracy") or known.has("pair_nearer")
+    return "nothing found" if right else "cannot judge"
+
+
+def verdict(found: Sequence[Finding], known: Known, n: int, checks: Sequence[str]) -> str:
+    """Say the state in a sentence or two, with the numbers that decide.
+
+    Args:
+        found: findings in their order.
+        known: what the rules were told.
+        n: rows.
+        checks: names of the rules that had what they need.
+    """
+    state = state_of(found, known, n)
+    if n < LEAST:
+        return (
+            f"Too few rows to judge: {n} of at least {LEAST}. The measures are those of "
+            "these rows and say little of others."
+        )
+    if state == "something is wrong":
+        grave = [one for one in found if one.severity != "note"]
+        first = grave[0]
+        others = f" And {len(grave) - 1} more." if len(grave) > 1 else ""
+        evidence = first.evidence[0].upper() + first.evidence[1:]
+        name = first.name.replace("_", " ").capitalize()
+        return f"{name} ({first.severity}). {evidence}.{others}"
+    said = _kind(known)
+    numbers = ", ".join(_numbers(known))
+    notes = len(found)
+    tail = f" {notes} note{'s' * (notes != 1)}." if notes else ""
+    if state == "nothing found":
+        return f"Nothing found by these {len(checks)} checks: {numbers}.{said}{tail}"
+    return (
+        "Cannot judge without labels or two views whether these rows tell anything apart; "
+        f"{len(checks)} checks of the rows alone found nothing: {numbers}.{said}{tail}"
+    )
+
+
+def _kind(known: Known) -> str:
+    if known.contrastive:
+        return ""
+    return f" These look like {_KINDS[known.kind]} and are not judged as contrastive embeddings."
+
+
+def _numbers(known: Known) -> list[str]:
+    said = []
+    if known.has("knn_accuracy"):
+        chance = known.get("knn_chance")
+        shuffled = "" if chance is None else f" ({chance:.1%} with shuffled labels)"
+        said.append(f"cosine neighbours name {known['knn_accuracy']:.1%} of the labels{shuffled}")
+    for cure, what in (("input", "raw input"), ("untrained", "the untrained network")):
+        cost = known.cost(cure)
+        if cost is not None:
+            said.append(f"{cost.before:.1%} from {what}")
+    if known.has("pair_nearer"):
+        said.append(f"a positive is nearer than {known['pair_nearer']:.1%} of the others")
+    rank, room = known.main("effective_rank"), known.main("room")
+    if rank is not None and room is not None:
+        said.append(f"effective rank {rank:.1f} of {room}")
+    if known.main("mean_cosine") is not None:
+        said.append(f"mean cosine {known.main('mean_cosine'):.2f}")
+    return said
