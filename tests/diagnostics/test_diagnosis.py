@@ -179,7 +179,6 @@ def test_the_report_reads_it():
     found = diagnosis_of(diagnose(np.ones((100, 8))).json())
     assert found["findings"][0]["name"] == "full_collapse"
     assert found["findings"][0]["change"] == []
-    assert found["findings"][0]["confidence"] == ""
     assert found["measures"]["mean_cosine"] == 1.0
 
 

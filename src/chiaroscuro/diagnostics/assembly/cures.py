@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -80,10 +81,10 @@ class Rows:
         draw = np.random.default_rng(seed)
         self.ids = np.arange(n) if n <= TRIED else np.sort(draw.choice(n, TRIED, replace=False))
         self.x = np.asarray(x[self.ids], dtype=np.float64)
-        self.y = None if labels is None else np.asarray(labels, dtype=np.int64)[self.ids]
+        self.y: Any = None if labels is None else np.asarray(labels, dtype=np.int64)[self.ids]
         if self.y is not None and ((self.y >= 0).sum() <= NEIGHBOURS or len(set(self.y)) < 2):
             self.y = None
-        self.split = None if split is None else np.asarray(split)[self.ids]
+        self.split: Any = None if split is None else np.asarray(split)[self.ids]
         if self.split is not None and min((self.split == s).sum() for s in (0, 1)) <= NEIGHBOURS:
             self.split = None
 
@@ -101,7 +102,6 @@ class Rows:
     ) -> np.ndarray:
         """Which rows their neighbours name; NaN where a row is not asked or has no label."""
         labels = self.y if y is None else y
-        assert labels is not None
         near, asked = self.search(x, metric)
         found = np.full(len(x), np.nan)
         found[asked] = voted(near, labels) == labels[asked]
@@ -115,7 +115,6 @@ class Rows:
     @cached_property
     def base(self) -> np.ndarray:
         """Which rows are named by cosine neighbours as things are."""
-        assert self.y is not None
         near, asked = self.cosine
         found = np.full(len(self.x), np.nan)
         found[asked] = voted(near, self.y) == self.y[asked]

@@ -457,7 +457,6 @@ def _batches(every: np.ndarray, seed: int) -> dict[str, Any]:
 def _labels(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) -> None:
     numbers = out.numbers
     y = rows.y
-    assert y is not None
     asked = ~np.isnan(rows.base)
     here = rows.base[asked]
     far = paired("knn_accuracy", here, rows.euclidean[asked])
@@ -486,7 +485,6 @@ def _noise(out: Measured, rows: Rows) -> dict[str, Any]:
     """
     near, asked = rows.cosine
     y = rows.y
-    assert y is not None
     known = y[asked] >= 0
     near, asked = near._replace(ids=near.ids[known], distances=near.distances[known]), asked[known]
     c = int(y.max()) + 1
@@ -529,7 +527,6 @@ def _noise(out: Measured, rows: Rows) -> dict[str, Any]:
 def _leak(rows: Rows, seed: int) -> dict[str, Any]:
     """The direction that labels explain best, beside the second best, on rows held out."""
     x, y = rows.x, rows.y
-    assert y is not None
     kept = np.flatnonzero(y >= 0)
     x, y = x[kept], np.unique(y[kept], return_inverse=True)[1]
     n, d, c = len(x), x.shape[1], int(y.max()) + 1
@@ -572,7 +569,6 @@ def _leak(rows: Rows, seed: int) -> dict[str, Any]:
 def _dimension_steps(rows: Rows) -> dict[str, Any]:
     """How evenly classes lie along the dimension that they explain best, beside the next best."""
     y = rows.y
-    assert y is not None
     x, y = rows.x[y >= 0], np.unique(y[y >= 0], return_inverse=True)[1]
     c = int(y.max()) + 1
     explained = np.array([_explained(x[:, k], y) for k in range(x.shape[1])])
@@ -612,7 +608,6 @@ def _explained(values: np.ndarray, y: np.ndarray) -> float:
 def _class_spread(rows: Rows) -> dict[str, Any]:
     """How much less the tightest class is spread than a typical one, and what it is."""
     y = rows.y
-    assert y is not None
     spreads, names = [], []
     for k in np.unique(y[y >= 0]):
         own = rows.x[y == k]
@@ -648,12 +643,11 @@ def _structure(rows: Rows, seed: int) -> dict[str, Any]:
 def _groups(out: Measured, rows: Rows) -> None:
     """Two groups of rows that are hardly neighbours of each other, and have the same classes."""
     y = rows.y
-    assert y is not None
     near = rows.cosine[0] if rows.split is None else nearest(rows.x, min(20, len(rows.x) - 1))
     n = len(rows.x)
     ids = near.ids[:, :10]
     from scipy.sparse import csr_matrix
-    from scipy.sparse.linalg import eigsh
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
     at = np.repeat(np.arange(n), ids.shape[1])
     A = csr_matrix((np.ones(ids.size), (at, ids.ravel())), shape=(n, n))
@@ -664,9 +658,7 @@ def _groups(out: Measured, rows: Rows) -> None:
     start = np.random.default_rng(0).normal(size=n)
     try:
         _, V = eigsh(L, k=min(6, n - 2), which="LA", v0=start, tol=1e-3, maxiter=400)
-    except Exception as error:  # ARPACK that did not converge says nothing of the rows
-        if type(error).__name__ != "ArpackNoConvergence":
-            raise
+    except ArpackNoConvergence:  # which says nothing of the rows
         return
     best: tuple[float, float, np.ndarray] | None = None
     for k in range(V.shape[1]):
@@ -716,7 +708,6 @@ def _told(cut: np.ndarray, y: np.ndarray) -> float:
 def _split(out: Measured, rows: Rows) -> None:
     """Whether the two sides of a split come from one law, and what aligning them gains."""
     side = rows.split
-    assert side is not None
     near = nearest(rows.x, min(10, len(rows.x) - 1))
     share = float((side == 1).mean())
     same = (side[near.ids] == 1).mean(axis=1)
