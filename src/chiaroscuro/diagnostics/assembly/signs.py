@@ -456,7 +456,6 @@ def _batches(every: np.ndarray, seed: int) -> dict[str, Any]:
 
 def _labels(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) -> None:
     numbers = out.numbers
-    y = rows.y
     asked = ~np.isnan(rows.base)
     here = rows.base[asked]
     far = paired("knn_accuracy", here, rows.euclidean[asked])
