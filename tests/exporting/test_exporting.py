@@ -141,6 +141,8 @@ def test_preprocessing_is_that_of_the_view():
     view = SimCLR(size=96, mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
     found = Preprocessing.of(ResNet(depth=9, width=0.25), view)
     assert found == Preprocessing(3, 96, (0.1, 0.2, 0.3), (1.0, 2.0, 3.0))
+    crops = cs.views.MultiCrop((2, view), (3, SimCLR(size=32)))
+    assert Preprocessing.of(ResNet(depth=9, width=0.25), crops) == found
     bare = Preprocessing.of(ViT(size=16, channels=2), None)
     assert bare == Preprocessing(2, 16, (0.0, 0.0), (1.0, 1.0))
     assert Preprocessing.of(MLP(3, d=2), None).as_dict() == {}

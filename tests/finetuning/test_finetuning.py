@@ -288,3 +288,14 @@ def test_a_run_is_evaluated_on_several_data_sets(run, tmp_path, capsys):
     assert said.count("fitted on 40 rows") == 2
     assert main(["evaluate", str(run[0].folder), "--json", "--data", own]) == 0
     assert list(json.loads(capsys.readouterr().out)) == [own]
+
+
+def test_new_rows_are_scaled_and_tokenised_as_in_the_run(run, monkeypatch):
+    opened = cs.engine.open_run(run[0])
+    seen = []
+    kept = type(opened).as_trained
+    monkeypatch.setattr(
+        type(opened), "as_trained", lambda self, data: seen.append(len(data)) or kept(self, data)
+    )
+    finetune(opened, arrays(n=30), None, FinetuneSettings(steps=1, fractions=(1.0,), seeds=1))
+    assert 30 in seen

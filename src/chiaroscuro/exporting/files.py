@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from chiaroscuro.models import Model
 from chiaroscuro.models.names import names_in
+from chiaroscuro.views import MultiCrop
 
 __all__ = ["Files", "Preprocessing", "renamed"]
 
@@ -38,6 +39,8 @@ class Preprocessing:
         if example.ndim != 4:
             return cls(None, None)
         channels = example.shape[1]
+        if isinstance(view, MultiCrop):  # what is embedded looks like its first crops
+            view = view.member(0)
         size = getattr(view, "size", None) or example.shape[-1]
         mean, std = (getattr(view, name, None) for name in ("mean", "std"))
         whole = lambda values, default: tuple(values) if values else (default,) * channels

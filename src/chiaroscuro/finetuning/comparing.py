@@ -211,6 +211,8 @@ def finetune(
     """
     source = _source(subject, encoder, partial)
     table = open_data(data)
+    if source.run is not None:  # scaled and tokenised as in training
+        table = source.run.as_trained(table)
     train, test, n_classes = _sides(table)
     seen = _training_view(source.view) if view is None else view
     d = dimension(source.encoder, _two(table, source.view))
@@ -328,6 +330,7 @@ class _Source:
     encoder: nn.Module
     view: Any
     name: str
+    run: OpenRun | None = None
 
     @property
     def described(self) -> str:
@@ -364,7 +367,7 @@ def _source(subject: Any, encoder: Any, partial: bool) -> _Source:
     if path and not os.path.exists(subject):
         raise InputError(f"`{subject}` is not there: no run, folder or file has that name.")
     run = subject if isinstance(subject, OpenRun) and not given else open_run(subject, **given)
-    return _Source(run.encoder, run.views[0], run.name)
+    return _Source(run.encoder, run.views[0], run.name, run)
 
 
 def _fresh(encoder: nn.Module) -> nn.Module:
