@@ -28,6 +28,7 @@ def test_a_factor_changes_no_judgement(factor):
 def test_labels_may_be_numbers_of_any_size():
     few = diagnose({"h": H, "labels": np.where(Y == 0, -1, Y)}).measures
     many = diagnose({"h": H, "labels": np.where(Y == 0, -1, Y * 10**12)}).measures
+    few["class_tightest"] = many["class_tightest"] = None  # the number of a class, not a size
     assert {k: v for k, v in many.items() if v is not None} == pytest.approx(
         {k: v for k, v in few.items() if v is not None}
     )

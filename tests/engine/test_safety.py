@@ -142,6 +142,7 @@ def test_a_file_system_without_locks_is_said(tmp_path, monkeypatch):
 def test_the_signals_of_a_scheduler_save_and_end(tmp_path, monkeypatch, name, status):
     settings, inner, seen = small(tmp_path, "saving.every=100"), step._follow, []
     number = getattr(signal, name)
+    signal.signal(number, signal.SIG_DFL)  # a shell's `nohup` may have it ignored
     before = signal.getsignal(number)
 
     def asked(*args):
@@ -295,7 +296,10 @@ def test_what_is_parallel_ends_before_the_group_of_ranks(monkeypatch):
     """A parallel network that outlived its group waited for ever for ranks that had left."""
     seen = []
     monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setattr(distributed.dist, "init_process_group", lambda kind: None)
+    monkeypatch.setattr(
+        distributed.dist, "rendezvous", lambda url: iter([(torch.distributed.HashStore(), 0, 2)])
+    )
+    monkeypatch.setattr(distributed.dist, "init_process_group", lambda kind, **group: None)
     monkeypatch.setattr(
         distributed.dist, "destroy_process_group", lambda: seen.append([r() for r in alive])
     )

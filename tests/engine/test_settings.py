@@ -73,7 +73,7 @@ WRONG = {
     "symmetric=true": "`symmetric` needs a slow copy",
     "data.part=valid": "`data.part` needs one of",
     "data.workers=-1": "`data.workers` needs a number from 0 to 1024; received -1",
-    "precision=float16": "`precision` needs one of `full`, `bfloat16`; received `float16`",
+    "precision=float8": "`precision` needs one of `full`, `bfloat16`, `float16`; received `float8`",
     "compile=1": "`compile` needs `true` or `false`; received 1",
     "schedule.formula=step": '`schedule.formula` goes with `schedule.name = "lambda"`',
     "schedule.name=lambda": "received the formula `` and the name `lambda`",

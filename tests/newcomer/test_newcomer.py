@@ -64,7 +64,30 @@ def home(tmp_path_factory):
     for name in ("embeddings", "theirs"):
         np.save(folder / f"{name}.npy", draw.normal(size=(100, 8)))
         np.savez(folder / f"{name}.npz", h=draw.normal(size=(100, 8)), labels=np.arange(100) % 4)
+    _embeddings(folder, draw)
     return folder
+
+
+def _embeddings(folder, draw):
+    """The files that the page of diagnosis names."""
+    h, labels = draw.normal(size=(120, 8)), np.arange(120) % 4
+    h = h + np.eye(4, 8)[labels] * 3
+    (folder / "shards").mkdir()
+    for at in range(2):
+        np.save(folder / "shards" / f"{at}.npy", h[60 * at : 60 * at + 60])
+    near = h + 0.3 * draw.normal(size=h.shape)
+    np.savez(folder / "clip.npz", image_embeds=h, text_embeds=near)
+    np.savez(folder / "x.npz", h=h, labels=labels)
+    np.savez(folder / "odd.npz", feats=h, who=labels)
+    np.save(folder / "x.npy", h)
+    (folder / "labels.csv").write_text("label\n" + "".join(f"{y}\n" for y in labels))
+    np.save(folder / "images.npy", h)
+    np.save(folder / "captions.npy", near @ draw.normal(size=(8, 6)))
+    for name, rows in (("new", near), ("old", h), ("first", h), ("second", near)):
+        np.savez(folder / f"{name}.npz", h=rows, labels=labels, ids=np.arange(120))
+    steps = [{"step": 100 * at, "epoch": at, "loss": 5.0 - 0.3 * at} for at in range(1, 9)]
+    (folder / "log.jsonl").write_text("".join(json.dumps(one) + "\n" for one in steps))
+    (folder / "config.json").write_text(json.dumps({"batch": 64, "optimiser": {"lr": 0.001}}))
 
 
 def typed(capsys, line):
@@ -128,6 +151,7 @@ PAGES = (
 ELSEWHERE = (
     "from_timm",
     "from_transformers",
+    "theirs.parquet",
     "chiaro demo",
     "simclr",
     "mine.toml",
@@ -163,8 +187,8 @@ def test_the_lines_of_the_guide_work_as_they_stand(capsys, home, monkeypatch, li
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_python_blocks_of_the_guide_run(tmp_path, monkeypatch, page):
-    monkeypatch.chdir(tmp_path)
+def test_the_python_blocks_of_the_guide_run(home, monkeypatch, page):
+    monkeypatch.chdir(home)
     text = (GUIDE / f"{page}.md").read_text(encoding="utf-8")
     for kind, block in BLOCK.findall(text):
         if kind == "python":

@@ -78,7 +78,7 @@ def pictures(batch: Any, ids: Any) -> tuple[Tensor | list[Tensor], Any]:
         )
         return images, [tuple(x.shape[1:]) for x in images]
     x = from_array(batch)
-    _check(x, 4, "pictures as (n, c, h, w)")
+    _check(x, 4, "images as (n, c, h, w)")
     located("SimCLR", len(x), ids)
     return x, tuple(x.shape[2:])
 

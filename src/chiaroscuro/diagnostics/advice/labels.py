@@ -267,9 +267,10 @@ def euclidean_neighbours(known: Known) -> Finding | None:
     cost = known.cost("euclidean")
     if cost is None or cost.gain < 0.03 or cost.low < 0.01:
         return None
+    blind = at_chance(known) is not None
     return Finding(
         name="euclidean_neighbours",
-        severity="note",
+        severity="warning" if blind else "note",
         evidence=(
             f"cosine neighbours name {cost.before:.1%} of the labels, Euclidean ones "
             f"{cost.after:.1%}"
@@ -280,5 +281,6 @@ def euclidean_neighbours(known: Known) -> Finding | None:
         expect="both alike",
         paper="wu2018instance",
         strength=1 + 10 * cost.gain,
+        explains=("at_chance", "class_collapse", "mixed_encoders") if blind else (),
         cost=cost,
     )

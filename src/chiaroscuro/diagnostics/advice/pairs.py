@@ -7,6 +7,7 @@ from typing import Any
 from chiaroscuro.diagnostics.advice.collapse import SYMPTOMS
 from chiaroscuro.diagnostics.advice.finding import Finding, Known, graded
 from chiaroscuro.diagnostics.advice.notation import scaled_views
+from chiaroscuro.diagnostics.advice.training import BEGUN
 
 __all__ = [
     "mispaired_views",
@@ -58,6 +59,8 @@ def mispaired_views(known: Known) -> Finding | None:
         return None
     if nothing and not (found or some or foreign) and known.training and first is not None:
         return None  # both views are near their row: it is the views that share nothing
+    if not (found or some or foreign) and known.get("steps", BEGUN) < BEGUN:
+        return None  # pairs are at chance before training has begun, whatever they are
     shift, share = known.get("pair_shift", 0), known.get("pair_shift_share", 0.0)
     shifted = share >= 0.5 and shift != 0
     cost = known.cost("pairs")

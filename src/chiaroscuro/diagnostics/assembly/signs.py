@@ -427,9 +427,11 @@ def _batches(every: np.ndarray, seed: int) -> dict[str, Any]:
     n = min(len(every), 20_000)
     x = np.asarray(every[:n], dtype=np.float64)
     x = x - x.mean(axis=0)
-    total = float((x**2).sum() / n)
-    if total <= 0:
+    largest = float(np.abs(x).max(initial=0.0))
+    if largest <= 0:
         return {}
+    x = x / largest  # a factor changes nothing, but the fourth powers below could overflow
+    total = float((x**2).sum() / n)
     if x.shape[1] > 128:
         x = x @ np.random.default_rng(seed).normal(size=(x.shape[1], 128)) / math.sqrt(128)
         x = x - x.mean(axis=0)
@@ -501,7 +503,8 @@ def _noise(out: Measured, rows: Rows) -> dict[str, Any]:
     wrong = votes.argmax(axis=1) != y[asked]
     share, n = float(wrong[sure].mean()), int(sure.sum())
     error = math.sqrt(max(share * (1 - share), 1 / n) / n)
-    scale = c / (c - 1)
+    present = len(np.unique(y[y >= 0]))
+    scale = present / max(present - 1, 1)
     # among the sure, wrong labels are as frequent as everywhere; overlap is not
     rest = float(wrong[~sure].mean()) if (~sure).any() else share
     suspects = asked[wrong & sure]
