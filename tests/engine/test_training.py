@@ -334,21 +334,26 @@ TINY = [
 ]
 
 
-WITH_TEXTS = {name for name in presets() if name.endswith("clip")}
+WITH_TEXTS = {name for name in presets() if name.endswith("clip")} | {"siglip"}
+WITHOUT_IMAGES = {"series": (64, 1, 40), "table": (64, 16)}  # presets of other data, by shape
 
 
 @pytest.mark.parametrize("name", sorted(set(presets()) - WITH_TEXTS - {"symbol-context-tokens"}))
 def test_every_preset_takes_steps(tmp_path, name):
-    sized = ["network.encoder=ResNet(9, 0.125, stem='strided')"]
     full = read_settings(name)
+    sized = ["network.encoder=ResNet(9, 0.125, stem='strided')"]
+    if name in WITHOUT_IMAGES:
+        x = np.random.default_rng(0).normal(size=WITHOUT_IMAGES[name]).astype(np.float32)
+        np.savez(tmp_path / "x.npz", x=x)
+        sized = [f"data.source={tmp_path / 'x.npz'}", f"network.encoder={full.network.encoder}"]
     if name == "directclr":
         sized += ["objective=OnDims(InfoNCE(Cosine(tau=0.1)), 0, 32)"]
     if full.network.predictor:
         sized += [f"network.{p}=Projector(d=16, last='none')" for p in ("projector", "predictor")]
+    elif "d=2048" in full.network.projector:
+        sized += ["network.projector=Projector(d=64, depth=3, width=64, last='none')"]
     if full.network.queue:
         sized += ["network.queue=32"]
-    if "d=2048" in full.network.projector:
-        sized += ["network.projector=Projector(d=64, depth=3, width=64, last='none')"]
     run = train(read_settings(name, [*TINY, *sized]), tmp_path / "run")
     step, arrays = weights(run)
     assert step >= 1
