@@ -13,7 +13,7 @@ XVENV  := .venv-extras
 XBIN   := $(XVENV)/bin
 XSTAMP := $(XVENV)/.stamp
 XPINS  := constraints/extras.txt
-EXTRAS := datasets faiss maps mlflow notebook onnx parquet polars ray tensorboard timm torchvision \
+EXTRAS := datasets faiss jpeg maps mlflow notebook onnx parquet polars ray tensorboard timm torchvision \
 	transformers umap wandb webdataset word2vec
 
 # Debian splits ensurepip off into python3-venv; without it, the system's pip fills the new venv

@@ -225,8 +225,7 @@ def test_no_data_is_said():
 
 def test_half_of_omniglot_needs_its_file(tmp_path, monkeypatch):
     monkeypatch.setenv("CHIARO_DATA", str(tmp_path))
-    with choice.opened("omniglot even") as source:
-        assert source is None
+    assert choice.opened("omniglot even") is None
     alphabet = np.repeat(["x", "y", "w"], 8)
     np.savez(
         tmp_path / "omniglot_small.npz",
@@ -235,14 +234,12 @@ def test_half_of_omniglot_needs_its_file(tmp_path, monkeypatch):
         alphabet=alphabet,
         drawer=np.tile(np.arange(1, 5), 6),
     )
-    with choice.opened("omniglot even") as source:
-        data = cs.data.open_data(source)
-        assert len(data) == 16
-        assert sorted(set(data.labels.tolist())) == [0, 1, 2, 3]
-        assert data.split.sum() == 4
-        assert data[[0]]["images"].max() == 255
-    with choice.opened("omniglot odd") as source:
-        assert len(cs.data.open_data(source)) == 8
+    data = choice.opened("omniglot even")
+    assert len(data) == 16
+    assert sorted(set(data.labels.tolist())) == [0, 1, 2, 3]
+    assert data.split.sum() == 4
+    assert data[[0]]["images"].max() == 255
+    assert len(choice.opened("omniglot odd")) == 8
 
 
 # ---- DirectCLR ----

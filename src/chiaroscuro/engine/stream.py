@@ -442,6 +442,7 @@ def made_ahead(
         raise _ended(f"{type(error).__name__}: {error}") from None
     finally:
         _wake(getattr(iterator, "_workers", ()))
+        del iterator  # ends the workers now: the traceback of an error would keep them
 
 
 def _wake(workers: Iterable[Any]) -> None:
