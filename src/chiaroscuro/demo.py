@@ -28,7 +28,7 @@ def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
     settings = cs.engine.read_settings("demo", overrides)
     print(
         "Handwritten digits at random places, angles, sizes and colours. A small network learns, "
-        "without\nlabels, which two drawings show the same handwriting: a minute on two cores.",
+        "without\nlabels, which two drawings show the same handwriting: about 100 s on two cores.",
         flush=True,
     )
     measure = cs.engine.held_out(

@@ -1,6 +1,7 @@
 """The live server: who is answered, what can be read, and what arrives while training runs."""
 
 import asyncio
+import concurrent.futures
 import contextlib
 import http.client
 import itertools
@@ -283,7 +284,7 @@ def test_a_bad_run_takes_down_neither_list_nor_server(tmp_path):
 def test_half_open_requests_are_closed(tmp_path):
     """Whoever sends no request, or never ends one, is let go; who watches is not."""
     make_run(tmp_path / "good", n=12, epochs=1)
-    server = Served(tmp_path, "import chiaroscuro.report.server as s; s.PATIENCE = 0.5")
+    server = Served(tmp_path, "from chiaroscuro.report import server as s; s.PATIENCE = 0.5")
     with contextlib.ExitStack() as stack:
         stack.callback(server.close)
         stream = stack.enter_context(contextlib.closing(events(server)))
@@ -408,9 +409,13 @@ def test_a_stream_without_news_says_that_it_is_alive(tmp_path, monkeypatch):
     async def first(news, n):
         return [await anext(news) for _ in range(n)]
 
-    listed = asyncio.run(first(module._list_news(Asked(), module._Watch(listing)), 3))
     found = {"a": run.folder}
-    followed = asyncio.run(first(module._run_news(Asked(), module._Watch(listing), found), 3))
+    watch = lambda: module._Watch(listing)
+    # in a thread of their own: a browser of other tests keeps a loop running in this one
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        run_in = lambda news: pool.submit(lambda: asyncio.run(first(news, 3))).result()
+        listed = run_in(module._list_news(Asked(), watch()))
+        followed = run_in(module._run_news(Asked(), watch(), found))
     for said in (listed, followed):
         assert said[0].startswith("data: ")
         assert said[1:] == [": alive\n\n"] * 2
