@@ -204,9 +204,15 @@ def test_killed_before_its_first_checkpoint_it_begins_with_the_same_weights(tmp_
 
 
 def test_a_diagnosis_loads_each_thing_once(tmp_path, monkeypatch):
-    sets = ["epochs=1", "batch=64", "schedule.warmup=0", "network.encoder=ResNet(9, 0.125)"]
-    source = "data.source=digits(size=16, renderings=(1, 1), test=0.9)"
-    run = cs.train(read_settings("digits", [*sets, source]), tmp_path / "run")
+    labels = np.arange(240) % 3
+    x = np.random.default_rng(0).normal(size=(240, 12)).astype(np.float32) + labels[:, None]
+    np.savez(tmp_path / "x.npz", x=x, labels=labels, split=np.arange(240) % 2)
+    sets = [
+        *("epochs=1", "batch=40", "schedule.warmup=0", f"data.source={tmp_path / 'x.npz'}"),
+        *("network.encoder=MLP(d_in=12, d=8)", "network.projector=Projector(d=8)"),
+        "views.first=Jitter(noise=0.1)",
+    ]
+    run = cs.train(read_settings("simclr", sets), tmp_path / "run")
     counts = {"checkpoint": 0, "networks": 0, "data": 0}
 
     def counted(name, inner):
