@@ -227,15 +227,6 @@ def test_a_text_model_is_pooled_over_real_tokens(bert):
 
 
 @pytest.mark.extra("transformers")
-def test_a_vocabulary_of_its_own_is_no_bytes(bert):
-    from chiaroscuro.engine import NetworkSettings, build
-
-    settings = NetworkSettings(encoder=f"from_transformers('{bert[0]}')")
-    with pytest.raises(InputError, match="reads texts as bytes, tokens 0 to 257; received"):
-        build(settings, seed=0)
-
-
-@pytest.mark.extra("transformers")
 def test_image_models_of_transformers(tmp_path):
     from transformers import ResNetConfig, ViTConfig
 
