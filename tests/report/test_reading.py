@@ -203,3 +203,22 @@ def test_a_damaged_file_is_a_sentence(tmp_path):
     run.embeddings("all").write_bytes(b"no zip")
     with pytest.raises(ChiaroError, match=r"`all.npz` \(6 bytes\) is not an `.npz`"):
         subjects(run)
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        (["chiaro", "train", "my data"], "chiaro train 'my data'"),
+        (["mine.py", "3"], "python mine.py 3"),
+        (["-c"], None),
+        ([], None),
+        ([5], None),
+        (None, None),
+    ],
+)
+def test_only_what_a_person_types_is_shown_as_a_command(tmp_path, command, typed):
+    run = make_run(tmp_path / "run", n=12, epochs=1)
+    path = run.folder / "environment.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"command": command}))
+    (made,) = document(subjects(run.folder), maps=())["runs"]
+    assert made["made"]["command"] == typed

@@ -75,7 +75,7 @@ def _run(subject: Subject, most: int, maps: Sequence[str]) -> dict[str, Any]:
             "settings": to_toml(settings),
             "flat": _flat(settings),
             "environment": _flat(environment),
-            "command": " ".join(map(quoted, command)) if isinstance(command, list) else command,
+            "command": _typed(command),
         }
     elif subject.settings is not None:
         settings = dict(subject.settings)
@@ -96,6 +96,16 @@ def _run(subject: Subject, most: int, maps: Sequence[str]) -> dict[str, Any]:
             "factors": _factors(rows.embeddings, subject.diagnosis),
         }
     return out
+
+
+def _typed(command: Any) -> str | None:
+    """Return a recorded command as a person would type it; None of what nobody types."""
+    if not isinstance(command, list) or not command:
+        return command or None
+    words = [str(word) for word in command]
+    if words[0].endswith(".py"):
+        words.insert(0, "python")
+    return " ".join(map(quoted, words)) if words[0] in ("chiaro", "python") else None
 
 
 def _where(subject: Subject) -> str | None:
