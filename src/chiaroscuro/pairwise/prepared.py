@@ -7,6 +7,7 @@ same rows in the same way share the comparison.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class Views:
 Rows = slice | Views
 
 
-class Prepared:
+class Prepared(ABC):
     """A kernel on given rows: the tensors that it needs of them, and its blocks (abstract)."""
 
     tensors: list[Tensor]
@@ -44,13 +45,13 @@ class Prepared:
     in_views = False
     """Whether rows can also be chosen as `Views`."""
 
+    @abstractmethod
     def log(self, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> Tensor:
         """log k of rows i and j; `twice` where the gradient itself will be differentiated."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log_paired(self, i: slice, j: slice) -> Tensor:
         """log k of row with row, of the tensors as they are."""
-        raise NotImplementedError
 
 
 def prepare(kernel: Kernel, z: Tensor) -> Prepared:
