@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import is_fake
+from torch.nn.functional import mse_loss
 
 from chiaroscuro.errors import need
 
@@ -27,6 +28,7 @@ __all__ = [
     "transformed",
     "unit",
     "wide",
+    "widest",
 ]
 
 NEAR = 1 / 64
@@ -40,12 +42,19 @@ _PAIRS_AT_ONCE = 1 << 15
 
 
 def wide(z: Tensor) -> Tensor:
-    """The tensor in at least float32: half precision is an input format, never an accumulator."""
+    """Return the tensor in at least float32: half precision is an input format, never an
+    accumulator.
+    """
     return z if z.dtype in (torch.float32, torch.float64) else z.float()
 
 
+def widest(x: Tensor) -> Tensor:
+    """The tensor in float64; on MPS, which has none, in float32."""
+    return x.float() if x.device.type == "mps" else x.double()
+
+
 def readable(*tensors: Tensor) -> bool:
-    """Whether Python may read numbers of the tensors in passing.
+    """Return whether Python may read numbers of the tensors in passing.
 
     On an accelerator that would wait for the device; inside `torch.compile` it would break the
     graph, and inside `torch.func` and on `meta` there is nothing to read. What looks at numbers to
@@ -59,7 +68,9 @@ def readable(*tensors: Tensor) -> bool:
 
 
 def transformed() -> bool:
-    """Whether `torch.compile` or `torch.func` is tracing: a hand-written gradient cannot follow."""
+    """Return whether `torch.compile` or `torch.func` is tracing: a hand-written gradient cannot
+    follow.
+    """
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
@@ -77,7 +88,7 @@ def full_precision(device: torch.device) -> AbstractContextManager[Any]:
 
 
 def _products(device: torch.device) -> Any:
-    """Where torch keeps the precision of matrix products, by the kind of device."""
+    """Return where torch keeps the precision of matrix products, by the kind of device."""
     if device.type == "cuda":
         return torch.backends.cuda.matmul
     return getattr(torch.backends.mkldnn, "matmul", None) if device.type == "cpu" else None
@@ -129,18 +140,20 @@ def locate_non_finite(call: str, **embeddings: Tensor) -> None:
 
 
 def _unit(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Unit rows and the reciprocals of their norms (zero for a zero row)."""
+    """Return unit rows and the reciprocals of their norms: zero for a zero row, and for one of
+    subnormal numbers, whose reciprocal the type cannot hold.
+    """
     if not torch.is_grad_enabled() and z.numel() and readable(z):
         norm = torch.linalg.vector_norm(z, dim=1, keepdim=True)
         least, most = (x.item() for x in norm.aminmax())
         if least > 1e-15 and most < 1e15:  # neither a square nor its sum was lost
             return z / norm, norm.reciprocal_()
     largest = z.detach().abs().amax(dim=1, keepdim=True)
-    zero = largest == 0
-    largest = largest.masked_fill(zero, 1.0)
+    zero = largest < torch.finfo(z.dtype).tiny
+    largest = largest.masked_fill(zero, torch.inf)
     y = z / largest
     norm = torch.linalg.vector_norm(y, dim=1, keepdim=True).masked_fill(zero, 1.0)
-    return y / norm, (1 / norm / largest).masked_fill(zero, 0.0)
+    return y / norm, 1 / norm / largest
 
 
 class _Unit(torch.autograd.Function):
@@ -160,10 +173,12 @@ class _Unit(torch.autograd.Function):
 
 
 def unit(z: Tensor) -> Tensor:
-    """Rows divided by their norms, z_i / |z_i|; a zero row stays zero and gets gradient zero.
+    """Return rows divided by their norms, z_i / |z_i|; a zero row stays zero and gets gradient
+    zero.
 
     Numerics: rows are scaled by their largest entry first, so norms from 1e-37 to 1e38 are safe
-    in float32, where the sum of squares alone would under- or overflow beyond 1e-19 and 1e19.
+    in float32, where the sum of squares alone would under- or overflow beyond 1e-19 and 1e19. A
+    row of subnormal numbers (below 1.2e-38) is a zero row: its gradient would be infinite.
 
     Example:
         >>> unit(torch.tensor([[3.0, 4.0], [0.0, 0.0], [3e18, 4e18]]))
@@ -210,7 +225,7 @@ class _Power(torch.autograd.Function):
 
 def paired_squared(a: Tensor, b: Tensor) -> Tensor:
     """|a_i - b_i|^2 row by row, from the differences."""
-    return (a - b).square().sum(dim=1)
+    return mse_loss(a, b, reduction="none").sum(dim=1)  # the fewest launches, both ways
 
 
 def paired_power(a: Tensor, b: Tensor, p: float) -> Tensor:
@@ -219,7 +234,7 @@ def paired_power(a: Tensor, b: Tensor, p: float) -> Tensor:
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """All |a_i - b_j|^2, exact for near points, by ordinary differentiable operations.
+    """Return all |a_i - b_j|^2, exact for near points, by ordinary differentiable operations.
 
     Far pairs use the expansion |a|^2 + |b|^2 - 2 a.b (one matrix product) around the common mean;
     pairs closer than `NEAR` are recomputed from their differences, so equal rows give exactly 0.
@@ -245,16 +260,17 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _squared_in_double(a: Tensor, b: Tensor, centre: Tensor | float) -> Tensor:
-    exact = torch.float32 if a.device.type == "mps" else torch.float64
-    a0, b0 = a.to(exact) - centre, b.to(exact) - centre
+    a0, b0 = widest(a) - centre, widest(b) - centre
     size_a, size_b = a0.square().sum(dim=1, keepdim=True), b0.square().sum(dim=1, keepdim=True)
     left = torch.cat([a0 * -2, size_a, torch.ones_like(size_a)], dim=1)
     t = left @ torch.cat([b0, torch.ones_like(size_b), size_b], dim=1).T
-    rounding = 32 * torch.finfo(exact).eps
+    rounding = 32 * torch.finfo(t.dtype).eps
     equal = t.detach() <= rounding * (size_a.detach() + size_b.detach().T)
     return t.masked_fill(equal, 0.0).to(a.dtype)
 
 
 def power_sums(a: Tensor, b: Tensor, p: float) -> Tensor:
-    """All sum_k |a_ik - b_jk|^p, by ordinary differentiable operations on all the differences."""
+    """Return all sum_k |a_ik - b_jk|^p, by ordinary differentiable operations on all the
+    differences.
+    """
     return power((a[:, None] - b[None, :]).abs(), p).sum(dim=2)

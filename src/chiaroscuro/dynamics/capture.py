@@ -29,16 +29,18 @@ class _Call(NamedTuple):
 
 
 def trainable(module: nn.Module) -> dict[str, Tensor]:
-    """The parameters that the kernel sums over: those that require gradients, each once."""
-    found: dict[str, Tensor] = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    """Return the parameters that the kernel sums over: those that require gradients, each once."""
+    parameters: dict[str, Tensor] = {
+        name: p for name, p in module.named_parameters() if p.requires_grad
+    }
     need(
-        len(found) > 0,
+        len(parameters) > 0,
         lambda: (
             f"A neural kernel needs trainable parameters; `{type(module).__name__}` has "
             f"{sum(1 for _ in module.parameters())}, and none requires gradients."
         ),
     )
-    return found
+    return parameters
 
 
 def check_module(module: nn.Module) -> None:
@@ -191,10 +193,10 @@ def _by_layer(z: Tensor, calls: list[_Call]) -> dict[Any, list[tuple[Tensor, Ten
         u = torch.zeros_like(z)
         u[:, k] = 1
         grads.append(_backward(z, u, [call.y for call in kept]))
-    found: dict[Any, list[tuple[Tensor, Tensor]]] = {}
+    by_layer: dict[Any, list[tuple[Tensor, Tensor]]] = {}
     for at, call in enumerate(kept):
-        found.setdefault(call.layer, []).append((call.a, torch.stack([g[at] for g in grads], 1)))
-    return found
+        by_layer.setdefault(call.layer, []).append((call.a, torch.stack([g[at] for g in grads], 1)))
+    return by_layer
 
 
 def _goes_by_sample(call: _Call, n: int) -> bool:
@@ -206,7 +208,7 @@ def _goes_by_sample(call: _Call, n: int) -> bool:
 
 
 def _backward(z: Tensor, u: Tensor, of: list[Tensor]) -> tuple[Tensor, ...]:
-    """The gradients of sum u z."""
+    """Return the gradients of sum u z."""
     return torch.autograd.grad(
         z, of, u, retain_graph=True, allow_unused=True, materialize_grads=True
     )
@@ -267,8 +269,8 @@ def _by_func(
 
     def gradients(names: list[str]) -> Rows:
         with plain_attention():
-            found = each({name: fixed[name] for name in names}, x, z.shape[1])
-        return Rows(tuple(torch.stack([g[name] for g in found], dim=1) for name in names))
+            per_output = each({name: fixed[name] for name in names}, x, z.shape[1])
+        return Rows(tuple(torch.stack([g[name] for g in per_output], dim=1) for name in names))
 
     return Lazy(tuple(partial(gradients, names) for names in groups))
 
@@ -280,15 +282,16 @@ def _in_turn(
     outputs: int,
 ) -> list[dict[str, Tensor]]:
     """Of each output, the gradients of all rows by name: a backward pass for every number."""
-    found: list[list[tuple[Tensor, ...]]] = [[] for _ in range(outputs)]
+    per_output: list[list[tuple[Tensor, ...]]] = [[] for _ in range(outputs)]
     for row in rows:
         with torch.enable_grad():
             leaves = {name: p.detach().requires_grad_() for name, p in some.items()}
             z = one(leaves, row) + 0 * sum(p.sum() for p in leaves.values())  # also if unused
             for k in range(outputs):
-                found[k].append(_backward(z[k], torch.ones_like(z[k]), list(leaves.values())))
+                per_output[k].append(_backward(z[k], torch.ones_like(z[k]), list(leaves.values())))
     return [
-        {name: torch.stack([g[at] for g in each]) for at, name in enumerate(some)} for each in found
+        {name: torch.stack([g[at] for g in each]) for at, name in enumerate(some)}
+        for each in per_output
     ]
 
 

@@ -106,7 +106,7 @@ def cluster_beta(B: Tensor, centres: Tensor, d: int, activation: Activation = to
 def cluster_velocity(
     grad: Tensor, labels: Tensor, centres: Tensor, beta: Tensor | float = 0.5
 ) -> Tensor:
-    """The velocity that all points of a cluster share, for `OneHidden` and orthogonal centres.
+    """Return the velocity of all points of a cluster, for `OneHidden` and orthogonal centres.
 
         z_i' = -|xi_q|^2 beta_q sum_{j in q} grad_j L + O(delta),   q the cluster of i
 
@@ -142,7 +142,7 @@ def cluster_velocity(
 
 
 def invariance_drift(z1: Tensor, z2: Tensor, relative: bool = False) -> Tensor:
-    """How far two views of each sample are apart: 0 as long as the map is invariant.
+    """Return how far two views of each sample are apart: 0 as long as the map is invariant.
 
         sqrt(mean_i |z1_i - z2_i|^2)
 
@@ -180,7 +180,7 @@ def invariance_drift(z1: Tensor, z2: Tensor, relative: bool = False) -> Tensor:
 def invariance_rate(
     module: nn.Module, x1: Tensor, x2: Tensor, loss: Callable[[Tensor], Tensor]
 ) -> float:
-    """How fast training parts two views of each sample, to first order in time.
+    """Return how fast training parts two views of each sample, to first order in time.
 
         sqrt(mean_i |z1_i' - z2_i'|^2),   z' = -K grad L on both views together
 

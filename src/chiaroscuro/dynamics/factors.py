@@ -20,14 +20,14 @@ class Factor(ABC):
 
     @abstractmethod
     def matrices(self) -> Iterator[Tensor]:
-        """The gradients as matrices (n d, p'), some parameters at a time."""
+        """Yield the gradients as matrices (n d, p'), some parameters at a time."""
 
     @abstractmethod
     def weighed(self, u: Tensor) -> list[Tensor]:
         """sum_{i,k} u_ik grad of output k of sample i: one gradient, parameter by parameter."""
 
     def squares(self) -> Tensor:
-        """The sum of all squared gradients: this factor's share of the trace."""
+        """Return the sum of all squared gradients: this factor's share of the trace."""
         return sum(
             (matrix.square().sum(dtype=torch.float64) for matrix in self.matrices()),
             start=torch.zeros((), dtype=torch.float64),
@@ -82,7 +82,7 @@ class Outer(Factor):
         return products < formed
 
     def block(self, i: slice, j: slice) -> Tensor:
-        """The share of K of samples i and j, (n_i d, n_j d), by products of places.
+        """Return the share of K of samples i and j, (n_i d, n_j d), by products of places.
 
         sum_{t,s} (g_it . g_js) (a_it . a_js): gradients themselves are never formed.
         """

@@ -23,7 +23,7 @@ _ROWS = 1024
 
 
 def neural_kernel(module: nn.Module, x: Tensor, y: Tensor | None = None) -> Tensor:
-    """The neural kernel of a module on a batch, a d x d block for each pair of samples.
+    """Return the neural kernel of a module on a batch, a d x d block for each pair of samples.
 
         K_ij^kl = sum_w (d f^k(x_i) / d w) (d f^l(x_j) / d w)     [calder2025, eq. 12]
 
@@ -77,12 +77,12 @@ def neural_kernel(module: nn.Module, x: Tensor, y: Tensor | None = None) -> Tens
         ),
     )
     n = len(x)
-    z, found = factors(module, x if y is None else torch.cat([x, y]))
+    z, layer_factors = factors(module, x if y is None else torch.cat([x, y]))
     d = z.shape[1]
     m = n if y is None else len(z) - n
     K = z.new_zeros(n * d, m * d)
     with torch.no_grad():
-        for factor in found:
+        for factor in layer_factors:
             _add(K, factor, n, d, symmetric=y is None)
         if y is None:
             step = _samples(d) * d
@@ -146,7 +146,7 @@ def _grad(
 
 
 def velocity(module: nn.Module, x: Tensor, loss: Callable[[Tensor], Tensor]) -> Tensor:
-    """How the outputs move under gradient flow on the weights [calder2025, Prop. 4.1].
+    """Return how the outputs move under gradient flow on the weights [calder2025, Prop. 4.1].
 
         z' = -K grad L
 
@@ -168,7 +168,7 @@ def velocity(module: nn.Module, x: Tensor, loss: Callable[[Tensor], Tensor]) -> 
 
 
 def kernel_trace(module: nn.Module, x: Tensor) -> float:
-    """The trace of K, sum_i sum_k |grad_w f^k(x_i)|^2, without K.
+    """Return the trace of K, sum_i sum_k |grad_w f^k(x_i)|^2, without K.
 
     At least 0; 0 where no weight moves any output. In float64.
 
@@ -183,8 +183,8 @@ def kernel_trace(module: nn.Module, x: Tensor) -> float:
         18.0
     """
     with torch.no_grad():
-        _, found = factors(module, x)
-        return float(sum(factor.squares() for factor in found))
+        _, layer_factors = factors(module, x)
+        return float(sum(factor.squares() for factor in layer_factors))
 
 
 def gradient(loss: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ _Call = tuple[Tensor, Tensor]
 
 
 def factor_of(layer: Any, calls: list[_Call]) -> Factor:
-    """The gradients by a layer's trainable parameters, from all the calls it had."""
+    """Return the gradients by a layer's trainable parameters, from all the calls it had."""
     return LAYERS[type(layer)](layer, calls)
 
 
@@ -40,7 +40,7 @@ def _linear(layer: nn.Linear, calls: list[_Call]) -> Factor:
 
 
 def _unfolded(layer: Any, x: Tensor) -> Tensor:
-    """The patches that meet the weights: (n, in-channels k_h k_w, T)."""
+    """Return the patches that meet the weights: (n, in-channels k_h k_w, T)."""
     mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
     x = F.pad(x, layer._reversed_padding_repeated_twice, mode=mode)
     kernel, dilation, stride = layer.kernel_size, layer.dilation, layer.stride
@@ -99,7 +99,7 @@ def _layer_norm(layer: nn.LayerNorm, calls: list[_Call]) -> Factor:
 
 
 def _embedding(layer: nn.Embedding, calls: list[_Call]) -> Factor:
-    """A linear map of one-hot rows, of the entries that the batch uses."""
+    """Return a linear map of one-hot rows, of the entries that the batch uses."""
     ids = torch.cat([x.reshape(len(x), -1) for x, _ in calls], dim=1)
     g = torch.cat([g.reshape(*g.shape[:2], -1, g.shape[-1]) for _, g in calls], dim=2)
     used, place = torch.unique(ids, return_inverse=True)

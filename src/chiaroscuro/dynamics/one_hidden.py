@@ -76,7 +76,7 @@ def slope(activation: Activation, t: Tensor) -> Tensor:
 
 
 def one_hidden_kernel(B: Tensor, x: Tensor, d: int, activation: Activation = torch.tanh) -> Tensor:
-    """The neural kernel of `OneHidden`, by its formula.
+    """Return the neural kernel of `OneHidden`, by its formula.
 
         K_ij^kl = 1[k = l] / M  x_i . x_j  sum_{p of k} sigma'(b_p . x_i) sigma'(b_p . x_j)
 
@@ -116,7 +116,7 @@ def one_hidden_kernel(B: Tensor, x: Tensor, d: int, activation: Activation = tor
 
 
 def limit_kernel(x: Tensor, d: int) -> Tensor:
-    """The kernel of `OneHidden` with ReLU at infinite width [calder2025, Prop. 4.4].
+    """Return the kernel of `OneHidden` with ReLU at infinite width [calder2025, Prop. 4.4].
 
         K_ij = x_i . x_j (1/2 - arccos(cos(x_i, x_j)) / (2 pi)) I
 

@@ -17,7 +17,7 @@ _DENSE = 512
 def bottom(
     L: sparse.csr_array, null: Floats, components: Integers, k: int, tolerance: float
 ) -> tuple[Floats, Floats]:
-    """The k smallest eigenvalues, ascending, and orthonormal vectors (n, k).
+    """Return the k smallest eigenvalues, ascending, and orthonormal vectors (n, k).
 
     Args:
         L: symmetric, positive semi-definite, block diagonal over the components.
@@ -32,7 +32,7 @@ def bottom(
     members = np.split(order, np.cumsum(np.bincount(components))[:-1])
     largest = sorted(range(count), key=lambda c: (-len(members[c]), members[c][0]))
     zeros = [(0.0, members[c], null[members[c]]) for c in largest[:k]]
-    found = []
+    pairs = []
     if count < k:
         for c in largest:
             at = members[c]
@@ -40,10 +40,10 @@ def bottom(
             if wanted > 0:
                 block = L if count == 1 else L[at][:, at].tocsr()
                 values, vectors = _connected(block, null[at], wanted, tolerance)
-                found += [(float(x), at, v) for x, v in zip(values, vectors.T, strict=True)]
-    found.sort(key=lambda pair: (pair[0], pair[1][0]))
+                pairs += [(float(x), at, v) for x, v in zip(values, vectors.T, strict=True)]
+    pairs.sort(key=lambda pair: (pair[0], pair[1][0]))
     values, vectors = np.zeros(k), np.zeros((n, k))
-    for m, (value, at, vector) in enumerate((zeros + found)[:k]):
+    for m, (value, at, vector) in enumerate((zeros + pairs)[:k]):
         values[m], vectors[at, m] = value, vector / np.linalg.norm(vector)
     return values, vectors
 
@@ -51,7 +51,9 @@ def bottom(
 def _connected(
     L: sparse.csr_array, null: Floats, wanted: int, tolerance: float
 ) -> tuple[Floats, Floats]:
-    """The smallest eigenvalues above 0 of a connected Laplacian, ascending, and their vectors."""
+    """Return the smallest eigenvalues above 0 of a connected Laplacian, ascending, and their
+    vectors.
+    """
     n = len(null)
     null = null / np.linalg.norm(null)
     if n <= _DENSE or 2 * wanted >= n:
@@ -73,16 +75,16 @@ def _connected(
 def _below(
     L: sparse.csr_array, known: Floats, values: Floats, limit: float, tolerance: float
 ) -> tuple[Floats, Floats] | None:
-    """An eigenpair beside the known ones and below the limit, or None.
+    """Return an eigenpair beside the known ones and below the limit, or None.
 
     Coarse first: an estimate that lies above the limit by more than its residual decides.
     """
     for coarse in (1e-2, 1e-4):
-        found, _ = _lanczos(L, known, values, 1, coarse, seed=1)
-        if found[0] - coarse * (_top(L) - found[0]) > limit:
+        value, _ = _lanczos(L, known, values, 1, coarse, seed=1)
+        if value[0] - coarse * (_top(L) - value[0]) > limit:
             return None
-    found, vector = _lanczos(L, known, values, 1, tolerance, seed=1)
-    return (found, vector) if found[0] < limit * (1 - 1e-6) else None
+    value, vector = _lanczos(L, known, values, 1, tolerance, seed=1)
+    return (value, vector) if value[0] < limit * (1 - 1e-6) else None
 
 
 def _lanczos(
@@ -93,7 +95,7 @@ def _lanczos(
     tolerance: float,
     seed: int = 0,
 ) -> tuple[Floats, Floats]:
-    """The smallest eigenvalues of L beside the known ones, which are moved to the top.
+    """Return the smallest eigenvalues of L beside the known ones, which are moved to the top.
 
     On top - L, whose largest eigenvalues these are: no factorisation, one product a step.
     """
@@ -106,7 +108,7 @@ def _lanczos(
 
     start = np.random.Generator(np.random.Philox(seed)).standard_normal(n)
     start -= known @ (known.T @ start)
-    found, vectors = eigsh(
+    eigenvalues, vectors = eigsh(
         LinearOperator((n, n), matvec=mirrored, dtype=np.float64),
         wanted,
         which="LA",
@@ -115,8 +117,8 @@ def _lanczos(
         tol=tolerance,
         maxiter=100 * n,
     )
-    order = np.argsort(-found, kind="stable")
-    return top - found[order], vectors[:, order]
+    order = np.argsort(-eigenvalues, kind="stable")
+    return top - eigenvalues[order], vectors[:, order]
 
 
 def _top(L: sparse.csr_array) -> float:

@@ -173,7 +173,7 @@ class Graph:
         return replace(self, weights=(self.weights + self.weights.T) / 2, normalised=False)
 
     def components(self) -> Integers:
-        """The component of each node, edges taken both ways, numbered by their first node.
+        """Return the component of each node, edges taken both ways, numbered by their first node.
 
         Example:
             >>> Graph(np.array([[0, 0, 1], [0, 0, 0], [0, 0, 0]])).components().tolist()
@@ -194,7 +194,7 @@ class Graph:
 def from_edges(
     n: int, i: Any, j: Any, weights: Any, source: str, split: int | None = None
 ) -> Graph:
-    """The undirected graph of edges (i, j): each counts both ways, equal ones add up.
+    """Return the undirected graph of edges (i, j): each counts both ways, equal ones add up.
 
     Example:
         >>> from_edges(3, [0, 0], [1, 1], [1.0, 0.5], "two edges").weights.toarray().tolist()
@@ -227,7 +227,7 @@ def from_edges(
 
 
 def whole(call: str, name: str, values: Any) -> Integers:
-    """A row of whole numbers of at least 0, as int64; else a sentence."""
+    """Return a row of whole numbers of at least 0, as int64; else a sentence."""
     array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     if array.size == 0 and array.ndim == 1:
         array = array.astype(np.int64)
@@ -243,7 +243,8 @@ def whole(call: str, name: str, values: Any) -> Integers:
 
 
 def counted(call: str, what: str, k: Any, least: int, most: int) -> int:
-    """How many of something, a whole number between two ends, both included; else a sentence.
+    """Return how many of something, a whole number between two ends, both included; else a
+    sentence.
 
     Example:
         >>> counted("kmeans(x, k)", "clusters", 2, 1, 5)
@@ -257,7 +258,7 @@ def counted(call: str, what: str, k: Any, least: int, most: int) -> int:
 
 
 def random(call: str, *key: Any) -> np.random.Generator:
-    """Random numbers that are a function of the key, whole numbers from 0: a seed, a step.
+    """Return random numbers that are a function of the key, whole numbers from 0: a seed, a step.
 
     Example:
         >>> bool(random("f(seed)", 3, 1).random() == random("f(seed)", 3, 1).random())
@@ -274,7 +275,7 @@ def random(call: str, *key: Any) -> np.random.Generator:
 
 
 def unlike(graph: Graph) -> int:
-    """Pairs of nodes whose two weights differ.
+    """Return pairs of nodes whose two weights differ.
 
     Example:
         >>> unlike(Graph(np.array([[0, 1], [0, 0]])))

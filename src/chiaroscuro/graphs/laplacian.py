@@ -18,7 +18,7 @@ LAPLACIANS = ("unnormalised", "symmetric", "random walk", "generalised")
 
 
 def laplacian(graph: Graph, kind: str = "symmetric") -> sparse.csr_array:
-    """A Laplacian of the graph, with D the diagonal of row sums.
+    """Return a Laplacian of the graph, with D the diagonal of row sums.
 
         unnormalised    L(W) = D - W                                    [tan2024, Def. 2.6]
         symmetric       I - D^-1/2 W D^-1/2

@@ -28,7 +28,7 @@ def from_embeddings(
     join: str = "union",
     kernel: Kernel | None = None,
 ) -> Graph:
-    """Each row and its nearest others, found exactly.
+    """Return each row and its nearest others, found exactly.
 
         weights_ij = k(z_i, z_j), or 1 without a kernel, if j is among the nearest of i (see `join`)
 
@@ -82,7 +82,8 @@ def from_embeddings(
 def from_augmentations(
     view: Callable[[int], Any], kernel: Kernel, n_draws: int, n_neighbours: int
 ) -> Graph:
-    """How alike the views of two samples are on average: the augmentation graph, by sampling.
+    """Return how alike the views of two samples are on average: the augmentation graph, by
+    sampling.
 
         weights_ij = (1/T) sum_t [k(v_2t(x_i), v_2t+1(x_j)) + k(v_2t(x_j), v_2t+1(x_i))] / 2
 
@@ -140,5 +141,7 @@ def from_augmentations(
 
 
 def _rows(call: str, z: Any) -> Tensor:
-    """The rows as a float64 tensor without gradient; a sentence if they are no finite matrix."""
+    """Return the rows as a float64 tensor without gradient; a sentence if they are no finite
+    matrix.
+    """
     return torch.tensor(rows_of(call, z))

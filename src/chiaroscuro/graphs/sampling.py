@@ -33,7 +33,7 @@ class Pair(NamedTuple):
 
 
 def sample_subgraph(graph: Graph, seed: int = 0, step: int = 0) -> Integers:
-    """The partner of every node: W ~ P(. ; pi), whose every node has out-degree one.
+    """Return the partner of every node: W ~ P(. ; pi), whose every node has out-degree one.
 
         P(W; pi) ~ prod_i 1[sum_j W_ij = 1] prod_ij pi_ij^W_ij    [tan2024, Def. 2.2]
         so that W_i ~ Multinomial(1, pi_i / sum_j pi_ij), independently    [Lemma 2.3]
@@ -64,7 +64,7 @@ def sample_subgraph(graph: Graph, seed: int = 0, step: int = 0) -> Integers:
 
 
 def subgraphs(graph: Graph) -> Iterator[Subgraph]:
-    """Every subgraph of out-degree one that has a probability, with it [tan2024, Def. 2.2].
+    """Yield every subgraph of out-degree one that has a probability, with it [tan2024, Def. 2.2].
 
     The probabilities come from the definition: the product of weights over its sum over all
     subgraphs, not row by row. For small graphs: there are prod_i (edges of i) of them.
@@ -158,7 +158,7 @@ class Pairs:
         return None if (data == data[0]).all() else data / data.sum()
 
     def at(self, step: int) -> Pair:
-        """The pairs of a step."""
+        """Return the pairs of a step."""
         rng, w = random("Pairs.at(step)", self.seed, step), self.graph.weights
         if self.by == "edges":
             edges = rng.choice(self._edges, self.batch, replace=False, p=self._shares)

@@ -14,7 +14,7 @@ __all__ = ["block_model", "from_captions", "from_labels", "from_pairs", "from_vi
 
 
 def from_labels(labels: Any) -> Graph:
-    """Every sample is as good a positive as any other of its class, and of no other class.
+    """Return the graph in which all other samples of a class are equally good positives.
 
         weights_ij = 1 if labels_i = labels_j and i != j, else 0
 
@@ -125,7 +125,7 @@ def block_model(sizes: Sequence[int], p: float, q: float, seed: int = 0) -> Grap
     for s, a in enumerate(counts):
         for t in range(s, len(counts)):
             total = int(a) * (int(a) - 1) // 2 if s == t else int(a) * int(counts[t])
-            at = _some(rng, total, p if s == t else q)
+            at = _successes(rng, total, p if s == t else q)
             rows, columns = _triangle(at) if s == t else np.divmod(at, counts[t])
             i.append(start[s] + rows)
             j.append(start[t] + columns)
@@ -135,7 +135,7 @@ def block_model(sizes: Sequence[int], p: float, q: float, seed: int = 0) -> Grap
 
 
 def from_pairs(a: Any, b: Any, n_a: int | None = None, n_b: int | None = None) -> Graph:
-    """The pair graph of two modalities: an edge between a_m and b_m for each pair m.
+    """Return the pair graph of two modalities: an edge between a_m and b_m for each pair m.
 
         pi_{A,B}: nodes A then B, unit weights, each row divided by its sum   [tan2024, Def. 4.1]
 
@@ -176,7 +176,7 @@ def from_pairs(a: Any, b: Any, n_a: int | None = None, n_b: int | None = None) -
 
 
 def from_captions(captions: Sequence[Sequence[Hashable]]) -> Graph:
-    """The pair graph of images with several texts each, as LaCLIP's rewrites give them.
+    """Return the pair graph of images with several texts each, as LaCLIP's rewrites give them.
 
     Equal captions are one node, so images that share a text hang together. Texts are numbered in
     the order in which they first occur.
@@ -219,8 +219,8 @@ def from_captions(captions: Sequence[Sequence[Hashable]]) -> Graph:
     return Graph(graph.weights, "captions", graph.split)
 
 
-def _some(rng: np.random.Generator, total: int, p: float) -> Integers:
-    """Which of `total` independent coins of probability p fall heads."""
+def _successes(rng: np.random.Generator, total: int, p: float) -> Integers:
+    """Return which of `total` independent coins of probability p fall heads."""
     if p == 1:
         return np.arange(total, dtype=np.int64)
     count = int(rng.binomial(total, p))
@@ -230,7 +230,7 @@ def _some(rng: np.random.Generator, total: int, p: float) -> Integers:
 
 
 def _triangle(at: Integers) -> tuple[Integers, Integers]:
-    """Pairs (row < column) numbered column by column: at = column (column - 1) / 2 + row."""
+    """Return pairs (row < column) numbered column by column: at = column (column - 1) / 2 + row."""
     column = ((1 + np.sqrt(1 + 8 * at.astype(np.float64))) / 2).astype(np.int64)
     column -= column * (column - 1) // 2 > at  # the root may round up
     column += column * (column + 1) // 2 <= at  # or down

@@ -38,7 +38,7 @@ class Spectrum:
 def spectral_embedding(
     graph: Graph, k: int, kind: str = "symmetric", tolerance: float = 1e-8
 ) -> Spectrum:
-    """The k eigenvectors of a Laplacian with the smallest eigenvalues.
+    """Return the k eigenvectors of a Laplacian with the smallest eigenvalues.
 
         L v_m = lambda_m v_m,   0 = lambda_1 <= ... <= lambda_k:   argmin tr(Z^T L Z), Z^T Z = I
 
@@ -158,7 +158,7 @@ def spectral_gap(graph: Graph, k: int, kind: str = "symmetric") -> float:
 
 
 def n_clusters(graph: Graph, most: int = 20, kind: str = "symmetric") -> int:
-    """The number of clusters that the spectrum suggests: where its largest gap is.
+    """Return the number of clusters that the spectrum suggests: where its largest gap is.
 
         argmax_{1 <= k <= most} lambda_{k+1} - lambda_k      [luxburg2007, Sec. 8.3]
 

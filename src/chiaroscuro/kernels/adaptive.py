@@ -9,6 +9,7 @@ from torch import Tensor
 
 from chiaroscuro.errors import need, number
 from chiaroscuro.kernels.temperature import Temperature, checked, checked_pairs
+from chiaroscuro.numerics import widest
 
 __all__ = ["Adaptive"]
 
@@ -90,13 +91,13 @@ class Adaptive(Temperature):
     def observe(self, z1: Tensor, z2: Tensor) -> None:
         """Move the shares towards those of a batch of pairs (n, d)."""
         checked_pairs("Adaptive", self.d, z1, z2)
-        within = (z1 - z2).double().square().mean(dim=0) / 2
-        total = torch.cat([z1, z2]).double().var(dim=0, correction=0)
+        within = widest(z1 - z2).square().mean(dim=0) / 2
+        total = widest(torch.cat([z1, z2])).var(dim=0, correction=0)
         now = torch.where(total > 0, within / total, 1.0).to(self.share.dtype)
         self.share.lerp_(now, 1 - self.momentum)
 
     def value(self) -> Tensor:
         """(d,), a constant of the step."""
-        log_share = self.share.double().clamp(min=1e-12).log() * self.power
+        log_share = widest(self.share).clamp(min=1e-12).log() * self.power
         factor = (log_share - log_share.mean()).exp().clamp(1 / self.most, self.most)
         return float(self.tau) * factor  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from chiaroscuro.errors import need, number
 from chiaroscuro.kernels.temperature import Temperature, checked, checked_pairs
+from chiaroscuro.numerics import widest
 
 __all__ = ["Balanced"]
 
@@ -114,16 +115,16 @@ class Balanced(Temperature):
     def observe(self, z1: Tensor, z2: Tensor) -> None:
         """Move the variances towards those of a batch of pairs (n, d), over their mean."""
         checked_pairs("Balanced", self.d, z1, z2)
-        now = torch.cat([z1, z2]).double().var(dim=0, correction=0)
-        if float(now.sum()) > 0:
-            self.moments.lerp_((now / now.mean()).to(self.moments.dtype), 1 - self.momentum)
+        now = widest(torch.cat([z1, z2])).var(dim=0, correction=0)
+        mean = now.mean()
+        towards = torch.where(mean > 0, now / mean, self.moments)  # equal rows move nothing
+        self.moments.lerp_(towards.to(self.moments.dtype), 1 - self.momentum)
 
     def value(self) -> Tensor:
         """(d,), as a tensor that carries the gradient."""
         bound = math.log(self.most)
-        wide = torch.float64 if self.weight.device.type != "mps" else torch.float32
-        b = bound * torch.tanh(self.weight.to(wide) / bound)
-        v = self.moments.to(wide)
+        b = bound * torch.tanh(widest(self.weight) / bound)
+        v = widest(self.moments)
         mean = (v * torch.exp(-b)).sum() / v.sum()
         return float(self.tau) * torch.exp(b) * mean  # type: ignore[arg-type]
 

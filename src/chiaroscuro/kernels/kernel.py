@@ -76,7 +76,20 @@ class Kernel(nn.Module, ABC):
         if len(z) == 0:
             return z.new_zeros(0)
         blocks = zip(z.split(_ROWS_AT_ONCE), w.split(_ROWS_AT_ONCE), strict=True)
-        return torch.cat([self.log(a, b).diagonal() for a, b in blocks])
+        return torch.cat([self.matrix(a, b).diagonal() for a, b in blocks])
+
+    def matrix(self, z: Tensor, w: Tensor) -> Tensor:
+        """Return `log(z, w)` and refuse one that is not an (n, m) matrix."""
+        log_k = self.log(z, w)
+        need(
+            isinstance(log_k, Tensor) and log_k.shape == (len(z), len(w)),
+            lambda: (
+                f"`{type(self).__name__}.log(z, w)` needs to return one number for each pair, "
+                f"{(len(z), len(w))} here; it returned "
+                f"{tuple(log_k.shape) if isinstance(log_k, Tensor) else type(log_k).__name__}."
+            ),
+        )
+        return log_k
 
     def parts(self, d: int) -> list[Part]:
         """The kernels whose weighted sum is k on R^d; refuses a dimension that does not fit."""
@@ -281,13 +294,15 @@ class Part:
 
     def log_paired(self, a: Tensor, b: Tensor, rate: float | Tensor) -> Tensor:
         """log of weight times k, feature row i with feature row i."""
+        return self.of_statistic(self.paired(a, b), rate)
+
+    def paired(self, a: Tensor, b: Tensor) -> Tensor:
+        """The statistic, feature row i with feature row i."""
         if self.leaf.statistic == "inner":
-            t = (a * b).sum(dim=1)
-        elif self.leaf.statistic == "squared":
-            t = paired_squared(a, b)
-        else:
-            t = paired_power(a, b, self.leaf.p)
-        return self.of_statistic(t, rate)
+            return (a * b).sum(dim=1)
+        if self.leaf.statistic == "squared":
+            return paired_squared(a, b)
+        return paired_power(a, b, self.leaf.p)
 
     def of_statistic(self, t: Tensor, rate: float | Tensor) -> Tensor:
         """log of weight times k, given the statistic of feature rows."""
@@ -317,7 +332,7 @@ def by_parts(kernel: Kernel, z: Tensor, w: Tensor) -> Tensor:
             rows, rate, *_ = part.features(torch.cat([z, w]))
             logs.append(part.log(rows[:n], rows[n:], rate))
         else:
-            logs.append(part.weighted(part.kernel.log(part.seen(z), part.seen(w))))
+            logs.append(part.weighted(part.kernel.matrix(part.seen(z), part.seen(w))))
     return mixture(logs)
 
 

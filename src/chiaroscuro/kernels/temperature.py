@@ -138,7 +138,7 @@ def checked(call: str, name: str, tau: object) -> float | tuple[float, ...]:
 
 
 def checked_pairs(call: str, d: int, z1: Tensor, z2: Tensor) -> None:
-    """A sentence unless z1 and z2 are pairs (n, d) of finite numbers."""
+    """A sentence unless z1 and z2 are pairs (n, d) of finite numbers, where they are `readable`."""
     need(
         z1.shape == z2.shape and z1.ndim == 2 and len(z1) > 0 and z1.shape[1] == d,
         lambda: (
@@ -146,6 +146,8 @@ def checked_pairs(call: str, d: int, z1: Tensor, z2: Tensor) -> None:
             f"{tuple(z2.shape)}."
         ),
     )
+    if not readable(z1, z2):
+        return
     bad = lambda: int((~torch.isfinite(z1) | ~torch.isfinite(z2)).any(dim=1).sum())
     need(
         bool(torch.isfinite(z1).all() and torch.isfinite(z2).all()),

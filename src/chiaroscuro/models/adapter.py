@@ -152,7 +152,7 @@ def from_torchvision(
         partial: take what fits of the weights and leave the rest as it was initialised.
     """
     models = _library("from_torchvision", name, "torchvision.models")
-    _known("from_torchvision", name, models.list_models(module=models))
+    _require_model("from_torchvision", name, models.list_models(module=models))
     module = models.get_model(name, weights=None, **_quiet(name))
     head = next((head for head in _HEADS if hasattr(module, head)), None)
     need(head is not None, lambda: f"`from_torchvision({name!r})` finds no classifier to remove.")
@@ -189,7 +189,7 @@ def from_timm(
         partial: take what fits of the weights and leave the rest as it was initialised.
     """
     timm = _library("from_timm", name, "timm")
-    _known("from_timm", name, timm.list_models())
+    _require_model("from_timm", name, timm.list_models())
     options = {} if size is None else {"img_size": size}
     try:
         module = timm.create_model(name, pretrained=False, in_chans=channels, **options)
@@ -309,7 +309,7 @@ def _library(call: str, name: str, package: str) -> Any:
         ) from None
 
 
-def _known(call: str, name: str, known: Iterable[str]) -> None:
+def _require_model(call: str, name: str, known: Iterable[str]) -> None:
     known = list(known)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
@@ -320,7 +320,7 @@ def _known(call: str, name: str, known: Iterable[str]) -> None:
 
 
 def _named(adapter: Adapter, call: str, **arguments: object) -> Adapter:
-    """The adapter, printing as the call that makes it again."""
+    """Return the adapter, printing as the call that makes it again."""
     plain = {k: os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in arguments.items()}
     written = ", ".join(f"{k}={v!r}" for k, v in plain.items() if v is not None)
     adapter.origin = f"{call}({written})"

@@ -32,7 +32,7 @@ class Description:
 
 
 def describe(model: nn.Module, x: Tensor | None = None) -> Description:
-    """Parameters, output dimension and floating-point operations per sample.
+    """Return parameters, output dimension and floating-point operations per sample.
 
     Counted are the matrix products and convolutions, attention included; sums, activations and
     normalisations are not. The forward pass runs in evaluation mode, and the model's own modes are

@@ -14,7 +14,7 @@ __all__ = ["features"]
 
 
 def features(model: nn.Module, x: Tensor, layers: Iterable[str]) -> dict[str, Tensor]:
-    """The outputs of the named submodules for the batch `x`, in one forward pass.
+    """Return the outputs of the named submodules for the batch `x`, in one forward pass.
 
     The outputs are copies, safe from a later in-place relu, with their gradient if one is being
     recorded. A submodule that runs several times gives its last output. No hook stays behind, also
@@ -39,30 +39,30 @@ def features(model: nn.Module, x: Tensor, layers: Iterable[str]) -> dict[str, Te
                 f"`features(model, x, layers)` needs names among the {len(modules)} modules of "
                 f"`{type(model).__name__}`; received `{name}`; did you mean `{close[0]}`?"
             )
-    found: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
     handles = []
     try:
         for name in layers:
-            handles.append(modules[name].register_forward_hook(_keep(found, name)))  # noqa: PERF401
+            handles.append(modules[name].register_forward_hook(_keep(outputs, name)))  # noqa: PERF401
         model(x)
     finally:
         for handle in handles:
             handle.remove()
     for name in layers:
         need(
-            isinstance(found.get(name), Tensor),
+            isinstance(outputs.get(name), Tensor),
             lambda name=name: (
                 f"`features(model, x, layers)` needs layers that run and return one tensor; "
-                f"`{name}` returned `{type(found[name]).__name__}`."
-                if name in found
+                f"`{name}` returned `{type(outputs[name]).__name__}`."
+                if name in outputs
                 else f"`features(model, x, layers)`: `{name}` did not run on this batch."
             ),
         )
-    return {name: found[name] for name in layers}
+    return {name: outputs[name] for name in layers}
 
 
-def _keep(found: dict[str, Any], name: str) -> Any:
+def _keep(outputs: dict[str, Any], name: str) -> Any:
     def hook(module: nn.Module, args: Any, output: Any) -> None:
-        found[name] = output.clone() if isinstance(output, Tensor) else output
+        outputs[name] = output.clone() if isinstance(output, Tensor) else output
 
     return hook

@@ -121,7 +121,7 @@ def _without_prefix(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of another library's message."""
+    """Return the first line of another library's message."""
     text = (str(error).strip().splitlines() or [type(error).__name__])[0]
     text = " ".join(text.split())[:200]
     return text if text.endswith(".") else f"{text}."

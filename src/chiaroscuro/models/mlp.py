@@ -87,7 +87,8 @@ class MLP(Model):
 def perceptron(
     sizes: list[int], activation: str, normalisation: str, init: str, last_bias: bool = True
 ) -> nn.Sequential:
-    """Linear layers from `sizes[0]` to `sizes[-1]`; a bias that a BatchNorm would undo is left out.
+    """Return linear layers from `sizes[0]` to `sizes[-1]`; a bias that a BatchNorm would undo is
+    left out.
 
     Example:
         >>> len(perceptron([4, 8, 2], "relu", "batch", "he"))  # linear, batch, relu, linear
@@ -118,7 +119,7 @@ def _initialise(linear: nn.Linear, gain: float, init: str) -> None:
 
 
 def rows(model: nn.Module, x: Tensor, d_in: int, batch_norm: bool) -> Tensor:
-    """The samples as rows (n, d_in), or a sentence about what they are instead."""
+    """Return the samples as rows (n, d_in), or a sentence about what they are instead."""
     name = type(model).__name__
     need(
         isinstance(x, Tensor) and x.ndim >= 2 and x.is_floating_point(),

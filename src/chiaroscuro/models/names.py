@@ -99,7 +99,7 @@ def naming_schemes(model: nn.Module) -> list[dict[str, tuple[str, ...]]]:
     schemes: list[dict[str, tuple[str, ...]]] = [{name: (name,) for name in own}]
     if not isinstance(model, ResNet | ViT):
         return schemes
-    schemes += [found for library in LIBRARIES if (found := names_in(model, library))]
+    schemes += [scheme for library in LIBRARIES if (scheme := names_in(model, library))]
     if isinstance(model, ViT):
         parts = ("q_proj", "k_proj", "v_proj")
         schemes.append(_renamed(own, _VIT_TRANSFORMERS_5, "attention.{}.", parts))

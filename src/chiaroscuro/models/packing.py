@@ -24,7 +24,7 @@ _TAG = "$"
 
 
 def pack(tree: Any) -> tuple[dict[str, np.ndarray], Any]:
-    """Arrays by name, and a JSON structure that says where each belongs.
+    """Return arrays by name, and a JSON structure that says where each belongs.
 
     Takes dictionaries with any plain keys, lists, tuples, tensors and arrays of any type, numbers,
     strings, booleans, None: what `state_dict()`, optimisers and random states are made of. `unpack`
@@ -81,7 +81,7 @@ def _array(tensor: Tensor) -> np.ndarray:
 
 
 def unpack(arrays: Mapping[str, np.ndarray], state: Any) -> Any:
-    """What `pack` was given; tensors come back on the CPU, apart from the arrays' memory.
+    """Return what `pack` was given; tensors come back on the CPU, apart from the arrays' memory.
 
     Args:
         arrays, state: as `pack` returned them, or as JSON and a file of arrays gave them back.

@@ -63,27 +63,27 @@ class Match:
     def __str__(self) -> str:
         counts = [
             f"{len(self.loaded)} tensors fit",
-            _some(self.missing, "missing"),
-            _some(self.left_over, "left over"),
-            _some(self.other_shape, "of another shape"),
+            _name_list(self.missing, "missing"),
+            _name_list(self.left_over, "left over"),
+            _name_list(self.other_shape, "of another shape"),
         ]
         if self.head:
-            counts.append(_some(self.head, "of a head, not used"))
+            counts.append(_name_list(self.head, "of a head, not used"))
         if self.resized:
-            counts.append(_some(self.resized, "resized"))
+            counts.append(_name_list(self.resized, "resized"))
         if self.outside:
             counts.append(f"{self.outside} outside `{self.prefix}`")
         return ", ".join(counts)
 
 
 def _named_heads(module: nn.Module) -> tuple[str, ...]:
-    """The submodules that a network of timm states to be its classifier."""
+    """Return the submodules that a network of timm states to be its classifier."""
     stated = getattr(module, "default_cfg", None)
     named = stated.get("classifier", ()) if isinstance(stated, Mapping) else ()
     return (named,) if isinstance(named, str) else tuple(named or ())
 
 
-def _some(names: tuple[str, ...], what: str) -> str:
+def _name_list(names: tuple[str, ...], what: str) -> str:
     if not names:
         return f"0 {what}"
     shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])
@@ -191,14 +191,14 @@ def from_weights(
 def _best(
     module: nn.Module, given: Mapping[str, Tensor], prefix: str | None, source: str
 ) -> tuple[dict[str, tuple[str, ...]], str]:
-    """The naming and the prefix under which most tensors are in the file."""
+    """Return the naming and the prefix under which most tensors are in the file."""
     scores: dict[tuple[int, str], int] = {}
     schemes = naming_schemes(module)
     for at, scheme in enumerate(schemes):
         wanted = {name for theirs in scheme.values() for name in theirs}
-        for found, count in _prefixes(given, wanted).items():
-            if prefix is None or found == prefix:
-                scores[at, found] = count
+        for start, count in _prefixes(given, wanted).items():
+            if prefix is None or start == prefix:
+                scores[at, start] = count
     if not scores:
         shown = ", ".join(f"`{name}`" for name in list(given)[:_SHOWN])
         raise InputError(
@@ -208,7 +208,7 @@ def _best(
         )
     most = max(scores.values())
     best = [key for key, count in scores.items() if count == most]
-    prefixes = list(dict.fromkeys(found for _, found in best))
+    prefixes = list(dict.fromkeys(start for _, start in best))
     chosen = prefixes[0] if len(prefixes) == 1 or "" in prefixes else _preferred(prefixes)
     chosen = "" if "" in prefixes else chosen
     need(
@@ -218,11 +218,11 @@ def _best(
             f"{', '.join(f'`{p}`' for p in sorted(prefixes)[:6])}. Choose with `prefix=`."
         ),
     )
-    return next((schemes[at], found) for at, found in best if found == chosen)
+    return next((schemes[at], start) for at, start in best if start == chosen)
 
 
 def _prefixes(given: Mapping[str, Tensor], wanted: set[str]) -> Counter[str]:
-    """How many wanted names there are after each prefix that ends in a dot, or is empty."""
+    """Return how many wanted names there are after each prefix that ends in a dot, or is empty."""
     counts: Counter[str] = Counter()
     for name in given:
         at = 0
@@ -268,7 +268,7 @@ def _positions(tensor: Tensor, shape: torch.Size) -> Tensor | None:
 
 
 def _channels(weight: Tensor, shape: torch.Size) -> Tensor | None:
-    """A convolution for other channels: summed for one, else repeated and scaled."""
+    """Return a convolution for other channels: summed for one, else repeated and scaled."""
     if weight.ndim != 4 or len(shape) != 4:
         return None
     if (weight.shape[0], *weight.shape[2:]) != (shape[0], *shape[2:]):
@@ -280,7 +280,7 @@ def _channels(weight: Tensor, shape: torch.Size) -> Tensor | None:
 
 
 def _first(module: nn.Module) -> str:
-    """The name of the first convolution's weight."""
+    """Return the name of the first convolution's weight."""
     convolutions = (n for n, part in module.named_modules() if isinstance(part, nn.Conv2d))
     return f"{next(convolutions, '')}.weight".lstrip(".")
 

@@ -159,7 +159,7 @@ class Matryoshka(Objective):
     that share their parameters.
 
     Args:
-        objective: any; one temperature serves all prefixes.
+        objective: any that measures nothing of its batches; one temperature serves all prefixes.
         dims: lengths of the prefixes, each longer than the one before; halves of the dimension
             down to 8 in [kusupati2022, Sec. 3].
         weights: one per prefix; all 1 as in [kusupati2022, Sec. 3].
@@ -183,6 +183,19 @@ class Matryoshka(Objective):
             lambda: (
                 "`Matryoshka(objective, dims)` needs an objective; received "
                 f"{type(objective).__name__}."
+            ),
+        )
+        measuring = [
+            type(part).__name__
+            for part in objective.modules()
+            if hasattr(part, "observe") and getattr(part, "centring", "mean") == "mean"
+        ]
+        need(
+            not measuring,
+            lambda: (
+                f"`Matryoshka({objective!r}, dims)` needs an objective that is alike for all "
+                f"prefixes; `{measuring[0]}` measures rows of one width. `DINO` has "
+                "`centring='sinkhorn'`, kernels fixed or learnable temperatures."
             ),
         )
         need(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.kernels import Cosine, Kernel, Leaf
-from chiaroscuro.numerics import readable
+from chiaroscuro.numerics import readable, widest
 from chiaroscuro.objectives.objective import Batch, Objective
 from chiaroscuro.pairwise import Layout, log_sum_exp, prepare, recomputed, rows_at_once
 
@@ -101,7 +101,7 @@ def _linear(leaf: Leaf) -> bool:
 
 def _by_class_sums(rows: Tensor, y: Tensor, positives: Tensor) -> Tensor:
     """mean_p a_i . a_p of each row, from a_i . (sum of its class - a_i)."""
-    a = rows.double() if rows.device.type != "mps" else rows
+    a = widest(rows)
     sums = torch.zeros(int(y.max()) + 1, a.shape[1], dtype=a.dtype, device=a.device)
     others = sums.index_add(0, y, a)[y] - a
     return (a * others).sum(dim=1) / positives

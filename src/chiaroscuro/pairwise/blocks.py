@@ -7,7 +7,9 @@ the backward pass instead of being kept. The tiles of `log_sum_exp` are faster o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from chiaroscuro.kernels import Kernel
+from chiaroscuro.kernels.kernel import mixture
 from chiaroscuro.numerics import full_precision, transformed
 from chiaroscuro.pairwise.layout import Layout
 from chiaroscuro.pairwise.prepared import Prepared, Views, prepare
@@ -58,14 +61,8 @@ def by_blocks(
         sums = pairs.new_full((*several, layout.anchors, stop - start), -torch.inf)
     else:
         pieces = _pieces(z, layout, prepared.in_views)
-        sample = _samples(layout, z.device)
-
-        def block(k: int, tensors: Sequence[Tensor], twice: bool) -> Tensor:
-            log_k = _candidates(prepared, tensors, pieces[k], layout, sample, groups, twice)
-            each = [torch.logsumexp(log_k if q == 1 else log_k * q, dim=-1) for q in powers]
-            return (each[0] if len(each) == 1 else torch.stack(each)).flatten()
-
-        found = recomputed(block, len(pieces), prepared.tensors)
+        sums_of = _Sums(prepared, layout, pieces, _samples(layout, z.device), groups, powers)
+        found = recomputed(sums_of.log_k, len(pieces), prepared.tensors, sums_of)
         if len(pieces) > 1 and len(powers) > 1:
             sizes = [len(powers) * piece.anchors for piece in pieces]
             found = torch.cat([x.view(len(powers), -1) for x in found.split(sizes)], dim=1)
@@ -80,8 +77,26 @@ def by_blocks(
     return pairs, sums, gap
 
 
+class Reduction(ABC):
+    """What becomes of a block: a one-dimensional result, with a gradient by hand (abstract).
+
+    The result is kept from the forward pass, so that the backward pass does not reduce again.
+    """
+
+    @abstractmethod
+    def reduce(self, k: int, block: Tensor) -> Tensor:
+        """The result of block number k."""
+
+    @abstractmethod
+    def pull(self, k: int, block: Tensor, result: Tensor, g: Tensor) -> Tensor:
+        """The gradient of the block, given that of its result."""
+
+
 def recomputed(
-    block: Callable[[int, Sequence[Tensor], bool], Tensor], count: int, tensors: Sequence[Tensor]
+    block: Callable[[int, Sequence[Tensor], bool], Tensor],
+    count: int,
+    tensors: Sequence[Tensor],
+    reduction: Reduction | None = None,
 ) -> Tensor:
     """block(0, ...), block(1, ...), ... in a row, each computed again in the backward pass.
 
@@ -90,44 +105,55 @@ def recomputed(
             gradient itself will be differentiated.
         count: how many there are.
         tensors: what they depend on and is to receive a gradient.
+        reduction: what makes a one-dimensional result of a block that is none.
     """
     if transformed():
-        return torch.cat([block(k, tensors, True) for k in range(count)])
-    return _Recomputed.apply(block, count, *tensors)
+        blocks = [block(k, tensors, True) for k in range(count)]
+        return torch.cat([_reduced(reduction, k, x) for k, x in enumerate(blocks)])
+    return _Recomputed.apply(block, count, reduction, *tensors)
+
+
+def _reduced(reduction: Reduction | None, k: int, block: Tensor) -> Tensor:
+    return block if reduction is None else reduction.reduce(k, block)
 
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, block: Any, count: int, *tensors: Tensor) -> Tensor:
-        ctx.block = block
-        ctx.save_for_backward(*tensors)
+    def forward(ctx: Any, block: Any, count: int, reduction: Any, *tensors: Tensor) -> Tensor:
+        ctx.block, ctx.reduction = block, reduction
         with full_precision(tensors[0].device):
-            results = [block(k, tensors, False) for k in range(count)]
-        ctx.sizes = [len(result) for result in results]
-        return results[0] if count == 1 else torch.cat(results)
+            each = [_reduced(reduction, k, block(k, tensors, False)) for k in range(count)]
+        ctx.sizes = [len(result) for result in each]
+        results = each[0] if count == 1 else torch.cat(each)
+        ctx.save_for_backward(results, *tensors)
+        return results
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        saved = ctx.saved_tensors  # read once: checkpointing recomputes on each reading
-        graph = torch.is_grad_enabled()
-        wants = ctx.needs_input_grad[2:]
+        results, *saved = ctx.saved_tensors  # read once: checkpointing recomputes on each reading
+        graph, reduction = torch.is_grad_enabled(), ctx.reduction
+        wants = ctx.needs_input_grad[3:]
         tensors = [
             x if graph or x.is_leaf else x.detach().requires_grad_(want)
             for x, want in zip(saved, wants, strict=True)
         ]
         wanted = [x for x, want in zip(tensors, wants, strict=True) if want]
         totals: list[Tensor | None] = [None] * len(wanted)
-        with torch.enable_grad(), full_precision(saved[0].device):
-            for k, g in enumerate(grads[0].split(ctx.sizes)):
-                found = torch.autograd.grad(
-                    ctx.block(k, tensors, graph), wanted, g, create_graph=graph, allow_unused=True
-                )
+        pieces = zip(grads[0].split(ctx.sizes), results.split(ctx.sizes), strict=True)
+        with torch.enable_grad(), full_precision(results.device):
+            for k, (g, result) in enumerate(pieces):
+                block = ctx.block(k, tensors, graph)
+                if graph:
+                    block = _reduced(reduction, k, block)
+                elif reduction is not None:
+                    g = reduction.pull(k, block.detach(), result, g)
+                found = torch.autograd.grad(block, wanted, g, create_graph=graph, allow_unused=True)
                 totals = [
                     new if old is None else old if new is None else old + new
                     for old, new in zip(totals, found, strict=True)
                 ]
         each = iter(totals)
-        return None, None, *(next(each) if want else None for want in wants)
+        return None, None, None, *(next(each) if want else None for want in wants)
 
 
 class _Piece(NamedTuple):
@@ -180,31 +206,65 @@ def _joined(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return whole
 
 
-def _candidates(
-    prepared: Prepared,
-    tensors: Sequence[Tensor],
-    piece: _Piece,
-    layout: Layout,
-    sample: Tensor,
-    groups: Tensor | None,
-    twice: bool,
-) -> Tensor:
-    """log k of some anchors with their candidates, -inf for self, partner and own group."""
-    if piece.views:
-        views, others = Views(piece.views), Views(piece.views, exchanged=layout.other_view)
-        log_k = prepared.log(tensors, views, others, twice)
-        anchor = column = sample[: piece.views]
-    else:
-        rows = slice(piece.start, piece.stop)
-        logs = [prepared.log(tensors, rows, slice(*some), twice) for some in piece.ranges]
-        log_k = logs[0] if len(logs) == 1 else torch.cat(logs, dim=1)
-        columns = [sample[slice(*some)] for some in piece.ranges]
-        column = columns[0] if len(columns) == 1 else torch.cat(columns)
-        anchor = sample[rows]
-    left_out = anchor[:, None] == column
-    if groups is not None:  # rows of a queue belong to none
-        left_out = left_out | ((groups[anchor, None] == groups[column]) & (column >= 0))
-    return log_k.masked_fill(left_out, -torch.inf)
+@dataclass(frozen=True)
+class _Sums(Reduction):
+    """log of the sum of k^q over the candidates of each anchor, one q after another.
+
+    The members of a mixture are summed together with the candidates: (members, ..., candidates).
+    """
+
+    prepared: Prepared
+    layout: Layout
+    pieces: list[_Piece]
+    sample: Tensor
+    groups: Tensor | None
+    powers: tuple[float, ...]
+
+    def log_k(self, k: int, tensors: Sequence[Tensor], twice: bool) -> Tensor:
+        """log of each member of the kernel, for some anchors with all that they are compared to."""
+        piece = self.pieces[k]
+        if piece.views:
+            views = Views(piece.views)
+            others = Views(piece.views, exchanged=self.layout.other_view)
+            logs = self.prepared.logs(tensors, views, others, twice)
+        else:
+            rows = slice(piece.start, piece.stop)
+            some = [self.prepared.logs(tensors, rows, slice(*r), twice) for r in piece.ranges]
+            logs = some[0] if len(some) == 1 else [torch.cat(x, 1) for x in zip(*some, strict=True)]
+        if self.powers != (1.0,):
+            logs = [mixture(logs)]
+        return logs[0][None] if len(logs) == 1 else torch.stack(logs)
+
+    def _left_out(self, k: int) -> Tensor:
+        """Who is no candidate: the anchor itself, its partner, its own group."""
+        piece, sample, groups = self.pieces[k], self.sample, self.groups
+        if piece.views:
+            anchor = column = sample[: piece.views]
+        else:
+            columns = [sample[slice(*some)] for some in piece.ranges]
+            column = columns[0] if len(columns) == 1 else torch.cat(columns)
+            anchor = sample[piece.start : piece.stop]
+        left_out = anchor[:, None] == column
+        if groups is None:
+            return left_out
+        # rows of a queue belong to no group
+        return left_out | ((groups[anchor, None] == groups[column]) & (column >= 0))
+
+    def reduce(self, k: int, block: Tensor) -> Tensor:
+        log_k = block.masked_fill(self._left_out(k), -torch.inf)
+        over = (0, -1) if len(log_k) > 1 else -1
+        each = [torch.logsumexp(log_k if q == 1 else log_k * q, dim=over) for q in self.powers]
+        return (each[0] if len(each) == 1 else torch.stack(each)).flatten()
+
+    def pull(self, k: int, block: Tensor, result: Tensor, g: Tensor) -> Tensor:
+        """q g_i k_ij^q / sum_j k_ij^q, summed over q."""
+        shape = (len(self.powers), *block.shape[1:-1], 1)
+        pulls = [
+            ((block if q == 1 else block * q) - one).exp_().mul_(more if q == 1 else more * q)
+            for q, one, more in zip(self.powers, result.view(shape), g.view(shape), strict=True)
+        ]
+        pull = pulls[0] if len(pulls) == 1 else torch.stack(pulls).sum(dim=0)
+        return pull.masked_fill_(self._left_out(k), 0.0)
 
 
 def _samples(layout: Layout, device: torch.device) -> Tensor:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.kernels.kernel import Kernel, Part, mixture
-from chiaroscuro.numerics import power, power_sums, readable, transformed
+from chiaroscuro.numerics import power, power_sums, readable, transformed, widest
 
 __all__ = ["Prepared", "Rows", "Views", "prepare"]
 
@@ -46,8 +46,15 @@ class Prepared(ABC):
     """Whether rows can also be chosen as `Views`."""
 
     @abstractmethod
+    def logs(self, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> list[Tensor]:
+        """log k of rows i and j, of each member of a mixture.
+
+        `twice` where the gradient itself will be differentiated.
+        """
+
     def log(self, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> Tensor:
-        """log k of rows i and j; `twice` where the gradient itself will be differentiated."""
+        """log k of rows i and j."""
+        return mixture(self.logs(tensors, i, j, twice))
 
     @abstractmethod
     def log_paired(self, i: slice, j: slice) -> Tensor:
@@ -72,11 +79,11 @@ class _Plain(Prepared):
         self.names = tuple(named)
         self.tensors = [z, *named.values()]
 
-    def log(self, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> Tensor:
+    def logs(self, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> list[Tensor]:
         if not self.names:
-            return self.kernel.log(_take(tensors[0], i), _take(tensors[0], j))
+            return [self.kernel.matrix(_take(tensors[0], i), _take(tensors[0], j))]
         with _standing_in(self.kernel, self.names, tensors[1 : 1 + len(self.names)]):
-            return self.kernel.log(_take(tensors[0], i), _take(tensors[0], j))
+            return [self.kernel.matrix(_take(tensors[0], i), _take(tensors[0], j))]
 
     def log_paired(self, i: slice, j: slice) -> Tensor:
         return self.kernel.log_paired(self.z[i], self.z[j])
@@ -144,7 +151,7 @@ class _Shared(Prepared):
                 self.tensors.append(rate)
             self.members.append(_Member(part, rows, rate, first, place))
 
-    def log(self, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> Tensor:
+    def logs(self, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> list[Tensor]:
         seen: dict[int, Tensor] = {}
         logs = []
         for m in self.members:
@@ -152,17 +159,24 @@ class _Shared(Prepared):
                 seen[m.first] = _statistic(m, tensors, i, j, twice)
             rate = m.rate if m.place is None else tensors[m.place]
             logs.append(m.part.of_statistic(seen[m.first], rate))
-        return mixture(logs)
+        return logs
 
     def log_paired(self, i: slice, j: slice) -> Tensor:
-        each = [m.part.log_paired(*_halves(m.rows, i, j), m.rate) for m in self.members]
-        return mixture(each)
+        seen: dict[int, Tensor] = {}
+        logs = []
+        for m in self.members:
+            if m.first not in seen:
+                seen[m.first] = m.part.paired(*_halves(m.rows, i, j))
+            logs.append(m.part.of_statistic(seen[m.first], m.rate))
+        return mixture(logs)
 
 
 def _sides(rows: Tensor) -> list[Tensor]:
     """[-2a, |a|^2, 1] and [a, 1, |a|^2] around the mean, whose product is all squared distances.
 
-    In float64, where near points keep their digits (MPS has none: there they keep fewer).
+    In float64, where near points keep their digits (MPS has none: there they keep fewer). The 1 is
+    short by a few roundings, so that equal points come out below 0, and a `relu` gives them
+    distance 0 and gradient 0; what that takes from a distance is less than float32 resolves.
     """
     return list(_two_sides(rows) if transformed() else _Sides.apply(rows))
 
@@ -170,12 +184,12 @@ def _sides(rows: Tensor) -> list[Tensor]:
 def _two_sides(rows: Tensor) -> tuple[Tensor, Tensor]:
     a = _centred(rows)
     size = a.square().sum(dim=1, keepdim=True)
-    one = torch.ones_like(size)
+    one = torch.full_like(size, 1 - _NOTHING * torch.finfo(a.dtype).eps)
     return torch.cat([a * -2, size, one], dim=1), torch.cat([a, one, size], dim=1)
 
 
 def _centred(rows: Tensor) -> Tensor:
-    a = rows.to(torch.float32 if rows.device.type == "mps" else torch.float64)
+    a = widest(rows)
     return a - a.detach().mean(dim=0)
 
 
@@ -214,9 +228,7 @@ def _statistic(m: _Member, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: b
     leaf = m.part.leaf
     if leaf.statistic == "squared":
         left, right = _take(tensors[m.first], i), _take(tensors[m.first + 1], j)
-        t = left @ right.mT
-        limit = left.detach()[..., -2, None] * (2 * _NOTHING * torch.finfo(t.dtype).eps)
-        return t.masked_fill(t.detach() <= limit, 0.0).to(m.rows.dtype)
+        return torch.relu(left @ right.mT).to(m.rows.dtype)
     a, b = _take(tensors[m.first], i), _take(tensors[m.first], j)
     if leaf.statistic == "inner":
         return a @ b.mT

@@ -56,7 +56,7 @@ class Mask(View):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """The samples with places hidden, and `hidden` (n, length)."""
+        """Return the samples with places hidden, and `hidden` (n, length)."""
         x = _series("Mask", batch, ids)
         length = x.shape[-1]
         # a place is free if no span starts at it or less than `span` before it
@@ -116,7 +116,7 @@ class Jitter(View):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """The disturbed samples, and `factor` (n, c): 1 + scale e_c."""
+        """Return the disturbed samples, and `factor` (n, c): 1 + scale e_c."""
         x = _series("Jitter", batch, ids)
         need(
             x.is_floating_point(),

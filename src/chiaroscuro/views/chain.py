@@ -46,14 +46,14 @@ class Chain(View):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """What the last view makes, and the parameters of all under "0", "1", ..."""
+        """Return what the last view makes, and the parameters of all under "0", "1", ..."""
         n, rows = len(ids), {}
         for place, member in enumerate(self.views):
             batch, rows[str(place)] = member(batch, ids, _seed(seed, place), epoch, view)
         return batch, record(n, **rows)
 
     def plain(self, batch: Any) -> Any:
-        """What every member does to all samples alike, first to last."""
+        """Return what every member does to all samples alike, first to last."""
         for member in self.views:
             batch = member.plain(batch)
         return batch

@@ -53,6 +53,7 @@ class Library:
         loaded = ctypes.CDLL(str(path))
         loaded.chiaro_sizes.restype = ctypes.c_int64
         self.sizes = int(loaded.chiaro_sizes())
+        self.wide = bool(loaded.chiaro_wide())
         self._words, self._render = loaded.chiaro_words, loaded.chiaro_render
         pointer, small, large = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
         self._words.restype = None
@@ -67,7 +68,7 @@ class Library:
         return out
 
     def render(self, places: tuple[Any, ...], widest: int, first: int, stop: int) -> None:
-        """Pictures `first` to `stop`; `places` are the addresses that `chiaro_render` takes."""
+        """Images `first` to `stop`; `places` are the addresses that `chiaro_render` takes."""
         *inputs, out, out_bytes = places
         failed = self._render(*inputs, widest, first, stop, out, out_bytes)
         if failed:
@@ -75,7 +76,7 @@ class Library:
 
 
 def forced() -> str | None:
-    """The backend that `CHIARO_VIEWS` asks for, or None."""
+    """Return the backend that `CHIARO_VIEWS` asks for, or None."""
     choice = os.environ.get(VARIABLE) or None
     need(
         choice is None or choice in _CHOICES,
@@ -85,17 +86,19 @@ def forced() -> str | None:
 
 
 def library() -> Library | None:
-    """The compiled library, built if need be; None where it cannot be had or is not wanted."""
+    """Return the compiled library, built if need be;
+    None where it cannot be had or is not wanted.
+    """
     if forced() not in (None, "c"):
         return None
-    found = _loaded()
-    return found if isinstance(found, Library) else None
+    loaded = _loaded()
+    return loaded if isinstance(loaded, Library) else None
 
 
 def why_not() -> str:
-    """Why there is no library, in one clause."""
-    found = _loaded()
-    return found if isinstance(found, str) else ""
+    """Return why there is no library, in one clause."""
+    loaded = _loaded()
+    return loaded if isinstance(loaded, str) else ""
 
 
 @cache
@@ -116,12 +119,21 @@ def _loaded() -> Library | str:
 
 
 def packaged() -> Library | None:
-    """Return the library that came with the wheel; None if there is none for this source."""
-    path = _SOURCE.with_name(f"native-{_digest(_SOURCE.read_bytes())}.so")
-    if not path.is_file():
-        return None
+    """Return the library that came with the wheel; None if there is none for this source.
+
+    On x86-64 there are two, and processors with AVX2 and FMA get the faster one.
+    """
+    name = f"native-{_digest(_SOURCE.read_bytes())}"
+    plain = _packaged(f"{name}.so", "packaged")
+    if plain is None or not plain.wide:
+        return plain
+    return _packaged(f"{name}-v3.so", "packaged, x86-64-v3") or plain
+
+
+def _packaged(name: str, how: str) -> Library | None:
+    path = _SOURCE.with_name(name)
     try:
-        return Library(path, "packaged")
+        return Library(path, how) if path.is_file() else None
     except (OSError, AttributeError):  # another platform's, or damaged: as if it were not there
         return None
 
@@ -159,27 +171,29 @@ def _build(folder: Path, key: str, command: tuple[str, ...]) -> Path:
 
 def _compiler() -> str | None:
     names = (os.environ.get("CC", ""), "cc", "gcc", "clang")
-    return next((found for name in names if name and (found := shutil.which(name))), None)
+    return next((path for name in names if name and (path := shutil.which(name))), None)
 
 
 def _folders() -> Iterator[Path]:
-    """Where a library may be kept: the user's cache, else a folder of this process alone."""
+    """Yield where a library may be kept: the user's cache, else a folder of this process alone."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(base) / "chiaroscuro"
-    if _ours(folder):
+    if _is_safe(folder):
         yield folder
-    yield _own_folder()
+    yield _private_folder()
 
 
 @cache
-def _own_folder() -> Path:
+def _private_folder() -> Path:
     folder = tempfile.mkdtemp(prefix="chiaroscuro-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
-def _ours(folder: Path) -> bool:
-    """Whether the folder is there, ours, and writable by nobody else: code is loaded from it."""
+def _is_safe(folder: Path) -> bool:
+    """Return whether the folder is there, ours, and writable by nobody else: code is loaded from
+    it.
+    """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.stat()
@@ -191,7 +205,7 @@ def _ours(folder: Path) -> bool:
 
 
 def _key(command: tuple[str, ...]) -> str:
-    """A digest of all that decides what the compiler makes."""
+    """Return a digest of all that decides what the compiler makes."""
     return _digest(
         b"\0".join((_SOURCE.read_bytes(), "\0".join(command).encode(), _processor().encode()))
     )
@@ -199,7 +213,9 @@ def _key(command: tuple[str, ...]) -> str:
 
 @cache
 def _processor() -> str:
-    """The processor's abilities: a home folder may be shared by machines of different kinds."""
+    """Return the processor's abilities: a home folder may be shared by machines of different
+    kinds.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

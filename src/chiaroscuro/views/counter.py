@@ -67,7 +67,7 @@ class Draws:
         self.seed, self.epoch, self.view, self.stream = int(seed), int(epoch), int(view), stream
 
     def words(self, count: int) -> np.ndarray:
-        """The first `count` random words of each sample: (n, count) uint32."""
+        """Return the first `count` random words of each sample: (n, count) uint32."""
         blocks = -(-count // 4)
         need(
             blocks <= _MAX_BLOCKS,
@@ -81,7 +81,7 @@ class Draws:
         return make(self.ids, self.epoch, self.view, blocks, self.key)[:, :count]
 
     def uniform(self, count: int) -> np.ndarray:
-        """Numbers in (0, 1): (n, count) float64."""
+        """Return numbers in (0, 1): (n, count) float64."""
         return (self.words(count) + 0.5) * 2.0**-32
 
     def normal(self, count: int) -> np.ndarray:

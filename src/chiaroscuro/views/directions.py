@@ -64,7 +64,7 @@ class Directions(View):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """The moved samples, and `eps` (n, k)."""
+        """Return the moved samples, and `eps` (n, k)."""
         x = tensor("Directions", batch, ids, "samples")
         k, d = self.directions.shape
         need(
@@ -83,14 +83,14 @@ class Directions(View):
 
 
 def amounts(view: View, scale: Any, law: str, k: int, place: tuple[Any, int, int, int]) -> Any:
-    """Random amounts (n, k) of the law and scale."""
+    """Return random amounts (n, k) of the law and scale."""
     draws = view.draws(*place)
     eps = draws.normal(k) if law == "normal" else 2 * draws.uniform(k) - 1
     return eps * np.asarray(scale)
 
 
 def scales(name: str, scale: Any, k: int) -> float | tuple[float, ...]:
-    """A scale as one number, or as one per direction."""
+    """Return a scale as one number, or as one per direction."""
     values = np.asarray(getattr(scale, "tolist", lambda: scale)(), dtype=float)
     need(
         values.shape in ((), (k,)) and bool((values > 0).all() and np.isfinite(values).all()),

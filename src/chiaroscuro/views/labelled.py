@@ -109,10 +109,10 @@ class LabelledContext(View):
         if isinstance(self.split, TokenSplit):
             token = (labels + self.first).to(out.dtype).to(out.device)  # type: ignore[operator]
             return torch.cat([out, token[:, None]], dim=1), where
-        return self._shown(out, where, labels), where
+        return self._mark_labels(out, where, labels), where
 
-    def _shown(self, contexts: Tensor, where: np.ndarray, labels: Tensor) -> Tensor:
-        """The hole with the cell of the class bright."""
+    def _mark_labels(self, contexts: Tensor, where: np.ndarray, labels: Tensor) -> Tensor:
+        """Return the hole with the cell of the class bright."""
         side = self.split.patch // self._grid  # type: ignore[union-attr]
         bright = 255 if contexts.dtype == torch.uint8 else 1
         y = labels.cpu().numpy()

@@ -80,7 +80,7 @@ class LieAction(View):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """The vectors acted upon, and `eps` (n, k)."""
+        """Return the vectors acted upon, and `eps` (n, k)."""
         x = tensor("LieAction", batch, ids, "vectors")
         k, d = self.generators.shape[:2]
         need(
@@ -196,8 +196,10 @@ class RigidMotion(View):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """The moved images, and `angle` (radians), `down` and `right` (parts of the side)."""
-        x = tensor("RigidMotion", batch, ids, "pictures")
+        """Return the moved images, and `angle` (radians),
+        `down` and `right` (parts of the side).
+        """
+        x = tensor("RigidMotion", batch, ids, "images")
         need(
             x.ndim == 4 and (x.dtype == torch.uint8 or x.is_floating_point()),
             lambda: (
@@ -216,7 +218,7 @@ class RigidMotion(View):
 
 
 def moved(x: Tensor, motion: np.ndarray, border: str) -> Tensor:
-    """Pictures turned by `angle`, then shifted by `down` and `right`."""
+    """Return images turned by `angle`, then shifted by `down` and `right`."""
     if not len(x):
         return x
     height, width = x.shape[2:]

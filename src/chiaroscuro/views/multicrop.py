@@ -83,5 +83,5 @@ class MultiCrop(View):
         return self.member(view)(batch, ids, seed, epoch, view)
 
     def plain(self, batch: Any) -> Any:
-        """The samples as the first group gives them, with nothing random."""
+        """Return the samples as the first group gives them, with nothing random."""
         return self.groups[0][1].plain(batch)

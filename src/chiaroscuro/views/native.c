@@ -33,6 +33,16 @@ typedef struct {
 
 enum { BRIGHTNESS, CONTRAST, SATURATION, HUE };
 
+/* Whether this processor runs code for x86-64-v3: a wheel carries such a library beside the plain. */
+int32_t chiaro_wide(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+#else
+    return 0;
+#endif
+}
+
 int64_t chiaro_sizes(void) { return (int64_t)sizeof(Parameters) * 1000 + (int64_t)sizeof(Recipe); }
 
 /* ---- Philox4x32-10: see counter.py ---- */

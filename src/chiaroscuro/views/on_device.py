@@ -1,6 +1,6 @@
 """The views of a batch made where it lies: matrices from the boxes, nothing from the host but them.
 
-A picture crosses to an accelerator as uint8, and with it some 60 bytes that say what its views are
+An image crosses to an accelerator as uint8, and with it some 60 bytes that say what its views are
 made of; the recipe is that of `reference`, which every backend must equal to 2e-5.
 """
 
@@ -20,12 +20,12 @@ __all__ = ["Unfinished", "crop_matrices", "finish"]
 
 
 def finish(policy: SimCLR, images: Tensor, parameters: np.ndarray) -> Tensor:
-    """Return the views of pictures under given parameters, (n, c, size, size), on their device.
+    """Return the views of images under given parameters, (n, c, size, size), on their device.
 
     Args:
         policy: gives the size, the blur's window, the threshold and the normalisation.
         images: (n, c, h, w), uint8 or floats in [0, 1].
-        parameters: from `policy.sample`, one row per picture.
+        parameters: from `policy.sample`, one row per image.
 
     Example:
         >>> policy = SimCLR(size=2, strength=0.0)
@@ -43,7 +43,7 @@ def finish(policy: SimCLR, images: Tensor, parameters: np.ndarray) -> Tensor:
 def crop_matrices(
     parameters: np.ndarray, size: int, x: Tensor, antialias: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return what cuts and resizes each picture, R_y (n, size, h) and R_x (n, size, w).
+    """Return what cuts and resizes each image, R_y (n, size, h) and R_x (n, size, w).
 
         R_ij ~ max(0, 1 - |(2j + 1) size - (2i + 1) s| / (2 size r)),  j = 0 ... s - 1 in the box
 
@@ -51,9 +51,9 @@ def crop_matrices(
     that float32 suffices.
 
     Args:
-        parameters: boxes and flips, one row per picture.
+        parameters: boxes and flips, one row per image.
         size: of the views.
-        x: pictures (n, c, h, w), for their shape, type and device.
+        x: images (n, c, h, w), for their shape, type and device.
         antialias: whether a line that becomes shorter is smoothed.
     """
     names = ("top", "left", "height", "width", "flip")
@@ -69,7 +69,7 @@ def crop_matrices(
 def _lines(
     start: Tensor, length: Tensor, flip: Tensor, size: int, pixels: int, antialias: bool
 ) -> Tensor:
-    """One matrix (size, pixels) for each picture."""
+    """One matrix (size, pixels) for each image."""
     start, length, flip = (t[:, None, None] for t in (start, length, flip))
     i = torch.arange(size, dtype=torch.int32, device=start.device)[None, :, None]
     i = torch.where(flip > 0, size - 1 - i, i)
@@ -82,7 +82,7 @@ def _lines(
 
 @dataclass(frozen=True, eq=False)
 class Unfinished:
-    """Pictures in uint8 on their way to a device, and what each of their views is made of.
+    """Images in uint8 on their way to a device, and what each of their views is made of.
 
     Args:
         images: (n, c, h, w), shared by all views.

@@ -44,7 +44,7 @@ def render(
     parameters: np.ndarray,
     normalise: bool = True,
 ) -> Tensor:
-    """The views of images, uint8 or float in [0, 1], as floats (n, c, size, size)."""
+    """Return the views of images, uint8 or float in [0, 1], as floats (n, c, size, size)."""
     full = policy.explicit()
     if isinstance(images, Tensor):
         x = crop_resize(unit(images), parameters, full.size, full.antialias)
@@ -74,7 +74,7 @@ def coloured(full: SimCLR, x: Tensor, parameters: np.ndarray, normalise: bool = 
 
 
 def unit(images: Tensor) -> Tensor:
-    """Pictures as floats in [0, 1]: uint8 is divided by 255, floats are taken as they are."""
+    """Return images as floats in [0, 1]: uint8 is divided by 255, floats are taken as they are."""
     if images.is_floating_point():
         return images if images.dtype == torch.float64 else images.float()
     return images.float() / 255
@@ -92,7 +92,7 @@ def normalised(x: Tensor, policy: SimCLR) -> Tensor:
 
 
 def crop_resize(x: Tensor, parameters: np.ndarray, size: int, antialias: bool) -> Tensor:
-    """Cut each picture's box out, resize it to (size, size), and mirror it where `flip` says so.
+    """Cut each image's box out, resize it to (size, size), and mirror it where `flip` says so.
 
     Resizing is linear in the pixels: R_y x R_x^T, with one matrix per side and image.
     """
@@ -107,7 +107,7 @@ def crop_resize(x: Tensor, parameters: np.ndarray, size: int, antialias: bool) -
 
 
 def resize(x: Tensor, size: int, antialias: bool) -> Tensor:
-    """Whole images, uint8 or float in [0, 1], bilinearly as floats (n, c, size, size)."""
+    """Return whole images, uint8 or float in [0, 1], bilinearly as floats (n, c, size, size)."""
     x = unit(x)
     if tuple(x.shape[2:]) == (size, size):
         return x
@@ -190,7 +190,7 @@ _OPERATIONS = (brightness, contrast, saturation, hue)
 
 
 def jitter(x: Tensor, parameters: np.ndarray) -> Tensor:
-    """The four colour operations, in each picture's own order, where `jitter` says so."""
+    """Return the four colour operations, in each image's own order, where `jitter` says so."""
     x = x.clone()
     for place in range(4):
         for number, operation in enumerate(_OPERATIONS):

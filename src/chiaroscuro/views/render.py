@@ -21,7 +21,7 @@ from chiaroscuro.views.view import from_array, located
 if TYPE_CHECKING:
     from chiaroscuro.views.simclr import SimCLR
 
-__all__ = ["Backend", "backend", "pictures", "plain", "render"]
+__all__ = ["Backend", "backend", "image_batch", "plain", "render"]
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,10 @@ def _unavailable(name: str, why: str) -> str:
     )
 
 
-def pictures(batch: Any, ids: Any) -> tuple[Tensor | list[Tensor], Any]:
-    """A batch as (n, c, h, w), or as a list of (c, h, w); and the height and width of each."""
+def image_batch(batch: Any, ids: Any) -> tuple[Tensor | list[Tensor], Any]:
+    """Return a batch as (n, c, h, w), or as a list of (c, h, w);
+    and the height and width of each.
+    """
     if isinstance(batch, list | tuple):
         located("SimCLR", len(batch), ids)
         need(len(batch) > 0, "`SimCLR` needs at least one image in a list; received 0.")
@@ -123,7 +125,7 @@ def render(
     threads: int | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The views of images under given parameters, (n, c, size, size).
+    """Return the views of images under given parameters, (n, c, size, size).
 
     Args:
         policy: gives the size, the blur's window, the threshold and the normalisation; what is
@@ -178,7 +180,7 @@ def render(
 
 
 def plain(policy: SimCLR, images: Tensor | Sequence[Tensor]) -> Tensor:
-    """Whole images, resized and normalised as the views are, (n, c, size, size)."""
+    """Return whole images, resized and normalised as the views are, (n, c, size, size)."""
     _fits(policy, int(images.shape[1] if isinstance(images, Tensor) else len(images[0])))
     batches = [images] if isinstance(images, Tensor) else [x[None] for x in images]
     resized = torch.cat([reference.resize(x, policy.size, policy.antialias) for x in batches])

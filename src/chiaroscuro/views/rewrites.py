@@ -52,7 +52,7 @@ class Rewrites(View):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """A list with one text per sample, and the `choice` among `count`.
+        """Return a list with one text per sample, and the `choice` among `count`.
 
         Args:
             batch: for each sample a list of texts (not a text); or tensors (n, count, ...), of

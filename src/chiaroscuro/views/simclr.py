@@ -12,7 +12,7 @@ import numpy as np
 
 from chiaroscuro.errors import need
 from chiaroscuro.views.counter import Draws
-from chiaroscuro.views.render import pictures, plain, render
+from chiaroscuro.views.render import image_batch, plain, render
 from chiaroscuro.views.view import View
 
 __all__ = ["PARAMETERS", "STRENGTHS", "SimCLR"]
@@ -71,11 +71,11 @@ class SimCLR(View):
     blur is `plain`, a resize; `explicit()` draws the same views.
 
     Args:
-        size: side of the views, in pixels. The picture's own size in [cosentino2022]; 224 in
+        size: side of the views, in pixels. The image's own size in [cosentino2022]; 224 in
             [chen2020simclr, App. A].
         strength: 1 in [chen2020simclr, App. A] for ImageNet; 0.5 for CIFAR [App. B.9], which is
             `large`.
-        scale: area of the crop, as parts of the picture's: (0.08, 1) in [chen2020simclr, App. A].
+        scale: area of the crop, as parts of the image's: (0.08, 1) in [chen2020simclr, App. A].
         ratio: width over height of the crop, log-uniform: (3/4, 4/3) [chen2020simclr, App. A].
         flip: probability to mirror left and right: 0.5 [chen2020simclr, App. A].
         jitter: probability of the four colour operations together: 0.8 [chen2020simclr, App. A].
@@ -142,26 +142,28 @@ class SimCLR(View):
 
     @classmethod
     def at(cls, strength: float, size: int = 32) -> SimCLR:
-        """The policy of a given strength on the path through small, moderate and large."""
+        """Return the policy of a given strength on the path through small, moderate and large."""
         return cls(size=size, strength=strength)
 
     @classmethod
     def small(cls, size: int = 32) -> SimCLR:
-        """The small augmentations of [cosentino2022, Table 2]."""
+        """Return the small augmentations of [cosentino2022, Table 2]."""
         return cls.at(STRENGTHS["small"], size)
 
     @classmethod
     def moderate(cls, size: int = 32) -> SimCLR:
-        """The moderate augmentations of [cosentino2022, Table 2]."""
+        """Return the moderate augmentations of [cosentino2022, Table 2]."""
         return cls.at(STRENGTHS["moderate"], size)
 
     @classmethod
     def large(cls, size: int = 32) -> SimCLR:
-        """The large augmentations of [cosentino2022, Table 2]: SimCLR's own for CIFAR."""
+        """Return the large augmentations of [cosentino2022, Table 2]: SimCLR's own for CIFAR."""
         return cls.at(STRENGTHS["large"], size)
 
     def explicit(self) -> SimCLR:
-        """The same policy with every None that follows the strength or the size written out."""
+        """Return the same policy with every None that follows the strength or the size written
+        out.
+        """
         return self._explicit
 
     def _filled(self) -> SimCLR:
@@ -189,7 +191,7 @@ class SimCLR(View):
     def sample(
         self, sides: tuple[int, int] | Sequence[tuple[int, int]], draws: Draws
     ) -> np.ndarray:
-        """The parameters of one view of each image: an array of `PARAMETERS`.
+        """Return the parameters of one view of each image: an array of `PARAMETERS`.
 
         Args:
             sides: height and width of all images, or of each.
@@ -222,22 +224,22 @@ class SimCLR(View):
         (c, h, w) of different sizes. uint8 in main memory takes the fast backend, which
         runs on `torch.get_num_threads()` threads; `render` has the choices.
         """
-        images, sides = pictures(batch, ids)
+        images, sides = image_batch(batch, ids)
         parameters = self.sample(sides, self.draws(ids, seed, epoch, view))
         return render(self, images, parameters), parameters
 
     def plain(self, batch: Any) -> Any:
-        """Whole images in the size of the views, (n, c, size, size), normalised as they are.
+        """Return whole images in the size of the views, (n, c, size, size), normalised as they are.
 
         Args:
             batch: images, as for a call.
         """
-        images, _ = pictures(batch, range(len(batch)))
+        images, _ = image_batch(batch, range(len(batch)))
         return plain(self, images)
 
 
 def _sample(p: SimCLR, height: np.ndarray, width: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """Parameters from uniform numbers, (n, 52): 12, and 4 for each try of a crop."""
+    """Return parameters from uniform numbers, (n, 52): 12, and 4 for each try of a crop."""
     out = np.zeros(len(u), dtype=PARAMETERS)
     out["flip"] = u[:, 0] < p.flip
     out["jitter"] = jitter = u[:, 1] < p.jitter
@@ -259,21 +261,21 @@ def _sample(p: SimCLR, height: np.ndarray, width: np.ndarray, u: np.ndarray) -> 
 def _boxes(
     p: SimCLR, height: np.ndarray, width: np.ndarray, u: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """The first of ten random boxes that lies inside the image, or else the central one."""
+    """Return the first of ten random boxes that lies inside the image, or else the central one."""
     area, ratio = _area(p, height, width, u[..., 0]), np.exp(_between(np.log(p.ratio), u[..., 1]))
     w, h = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
     fits = (w > 0) & (w <= width[:, None]) & (h > 0) & (h <= height[:, None])
-    n, first, found = np.arange(len(u)), fits.argmax(axis=1), fits.any(axis=1)
+    n, first, fitted = np.arange(len(u)), fits.argmax(axis=1), fits.any(axis=1)
     w, h, place = w[n, first], h[n, first], u[n, first, 2:]
     top = np.floor(place[:, 0] * (height - h + 1))
     left = np.floor(place[:, 1] * (width - w + 1))
-    if not found.all():
+    if not fitted.all():
         narrow, flat = width / height < p.ratio[0], width / height > p.ratio[1]
         centre_h = np.where(narrow, np.rint(width / p.ratio[0]), height)
         centre_w = np.where(flat, np.rint(height * p.ratio[1]), width)
-        h, w = np.where(found, h, centre_h), np.where(found, w, centre_w)
-        top = np.where(found, top, (height - h) // 2)
-        left = np.where(found, left, (width - w) // 2)
+        h, w = np.where(fitted, h, centre_h), np.where(fitted, w, centre_w)
+        top = np.where(fitted, top, (height - h) // 2)
+        left = np.where(fitted, left, (width - w) // 2)
     return top, left, h, w
 
 

@@ -28,7 +28,7 @@ class PatchSplit(View):
 
     Args:
         patch: side of the patch in pixels.
-        grid: True: the patch is one of the picture's non-overlapping patches (the i-th patch of
+        grid: True: the patch is one of the image's non-overlapping patches (the i-th patch of
             [semantic2025]); False: it may lie anywhere.
         fill: what the context shows in its place.
         resize: side to which the symbol is resized bilinearly, so that one encoder can take both;
@@ -68,7 +68,7 @@ class PatchSplit(View):
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
         """Symbols (n, c, patch, patch) or contexts (n, c, h, w); and `top`, `left` of the patch."""
-        x = tensor("PatchSplit", batch, ids, "pictures")
+        x = tensor("PatchSplit", batch, ids, "images")
         check_side("PatchSplit", view)
         need(
             x.ndim == 4 and min(x.shape[2:]) >= self.patch,

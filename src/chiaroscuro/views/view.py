@@ -35,7 +35,7 @@ class View(ABC):
     def __call__(
         self, batch: Any, ids: Any, seed: int = 0, epoch: int = 0, view: int = 0
     ) -> tuple[Any, np.ndarray]:
-        """The views of a batch, and the parameters that made them.
+        """Return the views of a batch, and the parameters that made them.
 
         Args:
             batch: n samples.
@@ -46,7 +46,8 @@ class View(ABC):
         """
 
     def plain(self, batch: Any) -> Any:
-        """The samples as a network that learnt from this view takes them, with nothing random.
+        """Return the samples as a network that learnt from this view takes them, with nothing
+        random.
 
         What a view does to every sample alike (a size, a normalisation) belongs here: what is
         embedded must look like what was trained on. As they are, by default.
@@ -57,7 +58,7 @@ class View(ABC):
         return batch
 
     def draws(self, ids: Any, seed: int, epoch: int, view: int) -> Draws:
-        """The random numbers of this class for these samples."""
+        """Return the random numbers of this class for these samples."""
         return Draws(ids, seed=seed, epoch=epoch, view=view, stream=type(self).__name__)
 
     def __repr__(self) -> str:
@@ -71,7 +72,7 @@ class View(ABC):
 
 
 def record(n: int, **columns: np.ndarray) -> np.ndarray:
-    """A structured array of n rows with the given columns, each of shape (n, ...).
+    """Return a structured array of n rows with the given columns, each of shape (n, ...).
 
     Example:
         >>> record(2, angle=np.array([0.5, 1.0]), flip=np.array([True, False]))["angle"]
@@ -85,7 +86,7 @@ def record(n: int, **columns: np.ndarray) -> np.ndarray:
 
 
 def tensor(call: str, batch: Any, ids: Any, what: str) -> Tensor:
-    """The batch as a tensor with one id per row, or a sentence that says what is wrong."""
+    """Return the batch as a tensor with one id per row, or a sentence that says what is wrong."""
     x = from_array(batch)
     need(
         isinstance(x, Tensor) and x.ndim >= 1,
@@ -109,19 +110,25 @@ def located(call: str, n: int, ids: Any) -> None:
 
 
 def column(values: np.ndarray, like: Tensor) -> Tensor:
-    """Numbers per sample as a tensor that multiplies `like`: (n, 1, ..., 1), or (n, k, 1, ...)."""
+    """Return numbers per sample as a tensor that multiplies `like`: (n, 1, ..., 1), or (n, k, 1,
+    ...).
+    """
     got = alike(values, like)
     return got.reshape(*got.shape, *[1] * (like.ndim - got.ndim))
 
 
 def alike(values: np.ndarray, like: Tensor) -> Tensor:
-    """An array as a tensor of the kind (float32 for integers) and on the device of `like`."""
+    """Return an array as a tensor of the kind (float32 for integers) and on the device of
+    `like`.
+    """
     dtype = like.dtype if like.is_floating_point() else torch.float32
     return from_array(np.ascontiguousarray(values)).to(dtype).to(like.device)
 
 
 def from_array(values: Any) -> Any:
-    """An array as a tensor, which shares its memory if that may be written to; else as it is."""
+    """Return an array as a tensor, which shares its memory if that may be written to; else as it
+    is.
+    """
     if not isinstance(values, np.ndarray):
         return values
     return torch.from_numpy(values if values.flags.writeable else values.copy())
