@@ -58,7 +58,7 @@ class Header(NamedTuple):
 
 
 def whole_number(x: float) -> str:
-    """A count, as a header holds it."""
+    """Return a count, as a header holds it."""
     return f"{x:.0f}"
 
 
@@ -67,7 +67,7 @@ def _truth(x: float) -> str:
 
 
 def dtype_name(index: float) -> str:
-    """A dtype, as a header holds it."""
+    """Return a dtype, as a header holds it."""
     return str(DTYPES[int(index) - 1]).removeprefix("torch.") if index else "none"
 
 
@@ -93,7 +93,7 @@ def header(
     labels: Tensor | None,
     queue: Tensor | None,
 ) -> Header:
-    """What this rank has, checked as far as one can without the others."""
+    """Return what this rank has, checked as far as one can without the others."""
     require_views(CALL, z1, z2, queue)
     require_labels(CALL, labels, len(z1))
     for name, z in (("z1", z1), ("z2", z2), ("labels", labels), ("queue", queue)):
@@ -166,5 +166,5 @@ def alike(
 
 
 def described(x: object) -> str:
-    """The dtype and shape of a tensor, or what it is instead."""
+    """Return the dtype and shape of a tensor, or what it is instead."""
     return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else f"type {type(x).__name__}"

@@ -125,7 +125,7 @@ class _Normalised(torch.autograd.Function):
 
 
 def synchronised(module: Module, device: str = "cpu") -> Module:
-    """The same module with every BatchNorm in it turned into one over all ranks, state and all.
+    """Return the same module with every BatchNorm in it turned into one over all ranks.
 
     Args:
         module: changed in place.

@@ -76,12 +76,12 @@ def text_tokens(data: Dataset, texts: list[str]) -> Tensor:
 
 
 def open_training_data(settings: Settings) -> Dataset:
-    """The samples that the settings train on."""
+    """Return the samples that the settings train on."""
     return training_part(settings, open_data(settings.data.source))
 
 
 def training_part(settings: Settings, data: Dataset) -> Dataset:
-    """Those of the samples that the settings train on.
+    """Return those of the samples that the settings train on.
 
     Args:
         settings: whose `data` say which part.
@@ -141,7 +141,7 @@ class Pairs:
         return cls(data, first, second, settings.views.fresh, settings.seed, separate)
 
     def __call__(self, indices: NDArray[np.int64], epoch: int) -> tuple[Tensor, Tensor]:
-        """The two views of these samples, row by row."""
+        """Return the two views of these samples, row by row."""
         if self.fresh:
             draw = lambda view: self.data.draw(indices, seed=self.seed, epoch=epoch, view=view)
             batches = [draw(0), draw(1)]
@@ -160,7 +160,7 @@ class Pairs:
         return plain and self._policies() is not None
 
     def _policies(self) -> list[SimCLR] | None:
-        """The policy of every view, first to last; None where one is none."""
+        """Return the policy of every view, first to last; None where one is none."""
         first: list[View | None] = [self.first]
         second = self.second
         if isinstance(self.first, MultiCrop):
@@ -226,8 +226,8 @@ class Pairs:
         return _ready(self.data, stacked.flatten(0, 1))
 
     def parameters(self, indices: NDArray[np.int64], epoch: int) -> tuple[NDArray[Any], ...] | None:
-        """What made the two views of these samples, as structured arrays; None where nothing is
-        recorded, or the two sides are made in two ways.
+        """Return what made the two views of these samples, as structured arrays; None where nothing
+        is recorded, or the two sides are made in two ways.
 
         Where the data draw a sample anew, its factors are what made it.
         """
@@ -237,7 +237,7 @@ class Pairs:
             ]
         else:
             batches = [self.data[indices]] * 2
-        found = []
+        per_view = []
         for side, batch in enumerate(batches):
             columns: dict[str, NDArray[Any]] = {}
             if self.fresh and "factors" in batch:
@@ -246,14 +246,14 @@ class Pairs:
             omega = self._view(batch, epoch, side)[1]
             if omega is not None:
                 columns |= {name: omega[name] for name in omega.dtype.names or ()}
-            found.append(_numbers(columns, len(indices)))
-        one, two = found
+            per_view.append(_numbers(columns, len(indices)))
+        one, two = per_view
         return (one, two) if one.dtype.names and one.dtype == two.dtype else None
 
     def _view(
         self, batch: dict[str, NDArray[Any]], epoch: int, side: int, number: int | None = None
     ) -> tuple[Tensor, NDArray[Any] | None]:
-        """A view of one side, by default that of the side's own number."""
+        """Return a view of one side, by default that of the side's own number."""
         view = self.second if side else self.first
         x = _raw(self.data, batch, self.data.inputs, self.separate and side == 1, view, side)
         if isinstance(view, SampleTransform) and isinstance(x, Tensor) and x.ndim == 4:
@@ -271,7 +271,7 @@ class Pairs:
 
 
 def _numbers(columns: dict[str, NDArray[Any]], n: int) -> NDArray[Any]:
-    """Those of the columns that are numbers, or records, as one structured array."""
+    """Return those of the columns that are numbers, or records, as one structured array."""
     kept = {name: x for name, x in columns.items() if x.dtype.kind in "biufV"}
     out = np.zeros(n, dtype=[(name, x.dtype, x.shape[1:]) for name, x in kept.items()])
     for name, x in kept.items():

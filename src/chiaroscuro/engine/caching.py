@@ -33,7 +33,7 @@ def cached_backward(
     micro_batch: int,
     scale: float | Tensor | Callable[[Tensor], Tensor] = 1.0,
 ) -> Tensor:
-    """The backward pass of a batch of any size, holding the graph of one micro-batch at a time.
+    """Run the backward pass of a batch of any size, holding the graph of one micro-batch at a time.
 
         z_v = encode(x_v) in micro-batches, without a graph
         g_v = d loss(z_1, z_2, ...) / d z_v
@@ -184,7 +184,7 @@ def _run(piece: _Piece) -> Tensor:
 
 
 def _embedded(pieces: list[_Piece]) -> list[Tensor]:
-    """The embeddings of each view as leaves; every piece remembers its random state."""
+    """Return the embeddings of each view as leaves; every piece remembers its random state."""
     views: dict[int, list[Tensor]] = {}
     with torch.no_grad(), _buffers_put_back(pieces):
         for piece in pieces:
@@ -237,16 +237,18 @@ def _require_repeated(drift: float, size: float, embeddings: list[Tensor]) -> No
 
 
 def _modules(encode: Encode) -> list[nn.Module]:
-    """The modules a callable runs: itself, its owner, what it wraps, or those it names."""
-    found = [encode, getattr(encode, "__self__", None), getattr(encode, "func", None)]
+    """Return the modules a callable runs: itself, its owner, what it wraps, or those it names."""
+    objects = [encode, getattr(encode, "__self__", None), getattr(encode, "func", None)]
     if inspect.isfunction(encode):
         names = inspect.getclosurevars(encode)
-        found += [*names.nonlocals.values(), *names.globals.values()]
-    return [thing for thing in found if isinstance(thing, nn.Module)]
+        objects += [*names.nonlocals.values(), *names.globals.values()]
+    return [thing for thing in objects if isinstance(thing, nn.Module)]
 
 
 def _parallel(module: nn.Module) -> bool:
-    """Whether it adds up gradients over ranks by itself, as `DistributedDataParallel` does."""
+    """Return whether it adds up gradients over ranks by itself,
+    as `DistributedDataParallel` does.
+    """
     return hasattr(module, "no_sync")
 
 
@@ -273,7 +275,7 @@ def _buffers_put_back(pieces: list[_Piece]) -> Iterator[None]:
 
 
 def _random_state() -> list[Tensor]:
-    """The state of torch's generators, of the CPU and of every CUDA device."""
+    """Return the state of torch's generators, of the CPU and of every CUDA device."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     return [torch.get_rng_state(), *cuda]
 

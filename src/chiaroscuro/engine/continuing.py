@@ -1,76 +1,95 @@
-"""`continued`: the settings with which a run goes on, for longer where that is asked for."""
+"""The settings with which a run goes on: the same, but for what a resumed run may change."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, BinaryIO
+from dataclasses import dataclass, field
+from typing import Any
 
-from chiaroscuro.artifacts import Run, to_toml
-from chiaroscuro.artifacts.files import replace
-from chiaroscuro.artifacts.run import RUN_FORMAT
+from chiaroscuro.artifacts import Run
 from chiaroscuro.engine.read_settings import read_settings
 from chiaroscuro.engine.settings import WITHOUT_EFFECT, Settings
 from chiaroscuro.errors import need
 
-__all__ = ["continued"]
+__all__ = ["Changes", "changes", "continued"]
+
+_LR = "optimiser.lr"
 
 
-def continued(
-    folder: str | os.PathLike, overrides: Iterable[str] = ()
-) -> tuple[Settings, list[str]]:
-    """Return the settings of a run to go on with, and what to say about them.
+def continued(folder: str | os.PathLike, overrides: Iterable[str] = ()) -> Settings:
+    """Return the settings of a run to go on with. Nothing is written: `train(resume=True)` does so.
 
     Overrides may lengthen training (`epochs`), say where the data are now (`data.source`; they have
-    to be the same data), and change what has no effect on the weights. More epochs are written into
-    the run's settings and its history.
+    to be the same data), lower the learning rate of a run that diverged (`optimiser.lr`), and
+    change what has no effect on the weights.
 
     Args:
         folder: of the run.
         overrides: `key=value`, as for `--set`.
     """
     run = Run.open(folder)
+    after = read_settings(Settings.of(run.settings()), overrides)
+    changes(run, after)
+    return after
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a run goes on with that it did not begin with.
+
+    Args:
+        any: whether any setting differs.
+        records: for the history.
+        notes: sentences to say before the first step.
+    """
+
+    any: bool = False
+    records: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def changes(run: Run, after: Settings) -> Changes:
+    """Return how settings differ from those of a run, and refuse what a resumed run cannot change.
+
+    Args:
+        run: to go on with.
+        after: the settings to go on with.
+    """
     before = Settings.of(run.settings())
-    after = read_settings(before, overrides)
     old, new = _flat(before.table()), _flat(after.table())
     changed = {key for key in new if new[key] != old[key]}
-    refused = sorted(
-        key
-        for key in changed - {"epochs", "data.source"}
-        if not key.startswith(tuple(WITHOUT_EFFECT))
-    )
+    diverged = any("diverged" in record for record in run.history().records[-1:])
+    allowed = {"epochs", "data.source", *([_LR] if diverged and new[_LR] < old[_LR] else [])}
+    refused = sorted(key for key in changed - allowed if not key.startswith(WITHOUT_EFFECT))
     need(
         not refused,
         lambda: (
-            f"Resuming `{folder}` can change `epochs`, `data.source` and `saving`; `{refused[0]}` "
-            f"was {old[refused[0]]!r} and is {new[refused[0]]!r} now. Train a new run, from these "
-            f"weights if you like: `--init {folder}`."
+            f"Resuming `{run.folder}` can change `epochs`, `data.source` and `saving`, and lower "
+            f"`{_LR}` after a divergence; `{refused[0]}` was {old[refused[0]]!r} and is "
+            f"{new[refused[0]]!r} now. Train a new run, from these weights if you like: `--init "
+            f"{run.folder}`."
         ),
     )
     need(
         after.epochs >= before.epochs,
         lambda: (
-            f"`{folder}` was asked for {before.epochs} epochs; resuming can add to them, not stop "
-            f"at {after.epochs}."
+            f"`{run.folder}` was asked for {before.epochs} epochs; resuming can add to them, not "
+            f"stop at {after.epochs}."
         ),
     )
-    notes = []
-    if changed:
-        text = to_toml({"format": RUN_FORMAT, **after.table()}).encode()
-
-        def write(file: BinaryIO) -> None:
-            file.write(text)
-
-        replace(run.folder / "settings.toml", write)
+    found = Changes(bool(changed))
     if after.epochs > before.epochs:
-        notes.append(
+        found.records.append({"epochs_before": before.epochs, "epochs_now": after.epochs})
+        found.notes.append(
             f"{after.epochs} epochs in place of {before.epochs}: the schedule "
             f"`{after.schedule.name}` is that of a run of {after.epochs} epochs from here on, so "
             "that the learning rate may rise again."
         )
-        last = max((int(r["step"]) for r in run.history().records if "step" in r), default=0)
-        run.append({"step": last, "epochs_before": before.epochs, "epochs_now": after.epochs})
-    return after, notes
+    if _LR in changed:
+        found.records.append({"lr_lowered_from": old[_LR], "lr_lowered_to": new[_LR]})
+        found.notes.append(f"`{_LR}` is {new[_LR]:g} in place of {old[_LR]:g} from here on.")
+    return found
 
 
 def _flat(table: dict[str, Any], under: str = "") -> dict[str, Any]:

@@ -78,7 +78,7 @@ T = TypeVar("T")
 
 
 def world_size(group: Group = None) -> int:
-    """How many ranks share the work; 1 where no process group was initialised.
+    """Return how many ranks share the work; 1 where no process group was initialised.
 
     Example:
         >>> world_size(), rank(), is_first()
@@ -88,12 +88,12 @@ def world_size(group: Group = None) -> int:
 
 
 def rank(group: Group = None) -> int:
-    """Which of the ranks this is; 0 where no process group was initialised."""
+    """Return which of the ranks this is; 0 where no process group was initialised."""
     return dist.get_rank(group) if dist.is_available() and dist.is_initialized() else 0
 
 
 def is_first(group: Group = None) -> bool:
-    """Whether this is the rank that writes files and speaks."""
+    """Return whether this is the rank that writes files and speaks."""
     return rank(group) == 0
 
 
@@ -116,7 +116,7 @@ def distributed_loss(
     gradients: str = "averaged",
     group: Group = None,
 ) -> Tensor:
-    """The loss of the whole batch whose rows are spread over the ranks, the same on every rank.
+    """Return the loss of the whole batch whose rows are spread over the ranks, on every rank.
 
         loss = objective([z1 of rank 0; z1 of rank 1; ...], [z2 of rank 0; ...]) = sum_r share_r
 
@@ -215,7 +215,7 @@ def spread_loss(
         alone = _attempt(lambda: objective(z1, z2, labels, queue) if n else _nothing(z1, z2))
         mine = alone if isinstance(alone, Exception) else mine
     parcel = None if own or isinstance(mine, Exception) else _parcel(z1, z2, labels)
-    headers, received = _told(mine, parcel, group)
+    headers, received = _exchange_headers(mine, parcel, group)
     agree(headers)
     counts = [int(header.n) for header in headers]
     if isinstance(alone, Tensor):
@@ -257,7 +257,7 @@ def _share(
     me: int,
     parameters: dict[str, Tensor],
 ) -> Tensor:
-    """What this rank adds to the loss: the shares of all ranks sum to it."""
+    """Return what this rank adds to the loss: the shares of all ranks sum to it."""
     call = partial(torch.func.functional_call, objective, parameters) if parameters else None
     if objective.reduces == "anchors":
         start = sum(counts[:me])
@@ -280,7 +280,7 @@ def need_pairs(objective: Objective, counts: list[int]) -> None:
 
 
 def _nothing(z1: Tensor, z2: Tensor | None) -> Tensor:
-    """The share of a rank without rows: zero, and yet the root of a backward pass."""
+    """Return the share of a rank without rows: zero, and yet the root of a backward pass."""
     return wide(z1).sum() if z2 is None else wide(z1).sum() + wide(z2).sum()
 
 
@@ -378,7 +378,9 @@ def _shared_out(
 
 
 def _truths(have: Tensor, grads: list[Tensor | None]) -> list[bool]:
-    """Which gradients any rank has; an accelerator is not asked where this rank has them all."""
+    """Return which gradients any rank has; an accelerator is not asked where this rank has them
+    all.
+    """
     if all(t is not None for t in grads):
         return [True] * len(grads)
     return [bool(x) for x in have.tolist()]
@@ -405,7 +407,7 @@ def _side_by_side(z1: Tensor, z2: Tensor | None) -> Tensor:
 
 
 def _parcel(z1: Tensor, z2: Tensor | None, labels: Tensor | None) -> Tensor:
-    """The bytes of a rank's rows, then those of its labels."""
+    """Return the bytes of a rank's rows, then those of its labels."""
     rows = _side_by_side(z1.detach(), None if z2 is None else z2.detach()).contiguous()
     parts = [rows.view(-1).view(torch.uint8)]
     if labels is not None:
@@ -420,7 +422,7 @@ def _unpacked(
     labels: Tensor | None,
     counts: list[int],
 ) -> tuple[Tensor, Tensor | None]:
-    """The rows and the labels of all ranks, in rank order."""
+    """Return the rows and the labels of all ranks, in rank order."""
     dtype = z1.dtype if z2 is None else torch.promote_types(z1.dtype, z2.dtype)
     d = z1.shape[1] * (1 if z2 is None else 2)
     width = d * dtype.itemsize
@@ -446,7 +448,9 @@ _LINES: list[_Line] = []
 
 
 def _line(group: Group) -> _Line:
-    """The line of a group, which begins anew with it: no two groups are mistaken for another."""
+    """Return the line of a group, which begins anew with it: no two groups are mistaken for
+    another.
+    """
     chosen = dist.group.WORLD if group is None else group
     for line in _LINES:
         if line.group is chosen:
@@ -488,10 +492,11 @@ def aboard(note: int) -> Iterator[Passenger]:
         _ABOARD.pop()
 
 
-def _told(
+def _exchange_headers(
     mine: Header | Exception, parcel: Tensor | None, group: Group
 ) -> tuple[list[Header], Tensor]:
-    """The headers and the padded parcels of all ranks; an error of any of them is raised on all.
+    """Return the headers and the padded parcels of all ranks; an error of any of them is raised on
+    all.
 
     On the CPU both travel in one message of a size that was agreed on before; where a parcel does
     not fit, all send again, larger. On an accelerator headers go through the host, which then
@@ -518,7 +523,7 @@ def _told(
 
 
 def _parcels(parcel: Tensor | None, size: int, group: Group) -> Tensor:
-    """The parcels of all ranks, padded with zeros, (ranks, size)."""
+    """Return the parcels of all ranks, padded with zeros, (ranks, size)."""
     place = torch.device("cpu") if parcel is None else _place(parcel, group)
     padded = torch.zeros(size, dtype=torch.uint8, device=place)
     if parcel is not None:
@@ -533,14 +538,15 @@ def _parcels(parcel: Tensor | None, size: int, group: Group) -> Tensor:
 
 
 def _joined(z: Tensor, headers: list[Header], name: str) -> Tensor:
-    """Rows that take part in the backward pass if any rank's do: it communicates."""
+    """Return rows that take part in the backward pass if any rank's do: it communicates."""
     if z.requires_grad or not any(getattr(header, f"{name}_wants") for header in headers):
         return z
     return z.detach().requires_grad_()
 
 
 def on_every_rank(work: Callable[[], T], group: Group = None) -> T:
-    """What `work()` gives; where it fails on one rank, all of them raise and none waits for it.
+    """Return what `work()` gives; where it fails on one rank, all of them raise and none waits for
+    it.
 
     The rank that failed raises its own error, the others its sentence.
 
@@ -560,7 +566,7 @@ def on_every_rank(work: Callable[[], T], group: Group = None) -> T:
 
 
 def on_any_rank(flag: bool, group: Group = None) -> bool:
-    """Whether it is true on any rank.
+    """Return whether it is true on any rank.
 
     Example:
         >>> on_any_rank(False)
@@ -634,7 +640,7 @@ _LOST = re.compile(
 
 
 def _attempt(work: Callable[[], T]) -> T | Exception:
-    """The result, or the error in its place: to be raised when all ranks know of it."""
+    """Return the result, or the error in its place: to be raised when all ranks know of it."""
     try:
         return work()
     except Exception as error:  # noqa: BLE001 - `_exchange` raises it
@@ -644,7 +650,7 @@ def _attempt(work: Callable[[], T]) -> T | Exception:
 def _exchange(
     numbers: Iterable[float] | Exception, blank: Sequence[float], group: Group
 ) -> list[list[float]]:
-    """The numbers of every rank, in rank order; or an error of any of them, raised on all.
+    """Return the numbers of every rank, in rank order; or an error of any of them, raised on all.
 
     Args:
         numbers: as many from every rank, or the error that kept this one from having them.
@@ -661,7 +667,9 @@ def _exchange_with(
     size: int,
     group: Group,
 ) -> tuple[list[list[float]], Tensor]:
-    """The same, with `size` bytes of every rank beside the numbers; zeros where there are none."""
+    """Return the same, with `size` bytes of every rank beside the numbers; zeros where there are
+    none.
+    """
     failed = numbers if isinstance(numbers, Exception) else None
     text = b"" if failed is None else _spoken(failed).encode()
     row = [len(text), *(blank if isinstance(numbers, Exception) else numbers)]
@@ -690,7 +698,7 @@ _INPUT, _OTHER = "I", "C"
 
 
 def _spoken(error: Exception) -> str:
-    """An error as the others hear it: whose fault it is, and the sentence."""
+    """Return an error as the others hear it: whose fault it is, and the sentence."""
     ours = isinstance(error, ChiaroError)
     sentence = str(error) if ours else f"{type(error).__name__}: {error}"
     return (_INPUT if isinstance(error, InputError) else _OTHER) + sentence
@@ -700,7 +708,8 @@ def _spoken(error: Exception) -> str:
 
 
 def gather_rows(t: Tensor, group: Group = None) -> Tensor:
-    """The rows of all ranks in rank order, without gradient; each may bring another number of them.
+    """Return the rows of all ranks in rank order, without gradient; each may bring another number
+    of them.
 
     Args:
         t: this rank's rows, (n_r, ...), of real numbers, integers or truth values.
@@ -746,7 +755,7 @@ def gather_candidates(z: Tensor, group: Group = None) -> Tensor:
 
 
 def in_parallel(module: nn.Module) -> nn.Module:
-    """The module, to be called: on several ranks its gradients are averaged as they come."""
+    """Return the module, to be called: on several ranks its gradients are averaged as they come."""
     return module if world_size() == 1 else nn.parallel.DistributedDataParallel(module)
 
 
@@ -781,7 +790,8 @@ def gather_alike(t: Tensor, group: Group = None) -> Tensor:
 
 
 def sum_over_ranks(t: Tensor, group: Group = None) -> Tensor:
-    """The sum of the ranks' tensors of one shape, with its gradient: of each, that of all sums.
+    """Return the sum of the ranks' tensors of one shape, with its gradient: of each, that of all
+    sums.
 
     Args:
         t: of the same shape and type on every rank.
@@ -846,7 +856,7 @@ BUCKET = 25 << 20
 
 
 def _buckets(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """Parameters of one type and device, as many as fill a message."""
+    """Return parameters of one type and device, as many as fill a message."""
     buckets: list[list[nn.Parameter]] = []
     latest: dict[Any, tuple[list[nn.Parameter], int]] = {}
     for p in parameters:
@@ -879,7 +889,9 @@ def share_buffers(module: nn.Module, group: Group = None) -> None:
 
 
 def _gathered(t: Tensor, counts: list[int], group: Group) -> Tensor:
-    """The rows of all ranks, whose numbers are known; as bytes, which every backend can send."""
+    """Return the rows of all ranks, whose numbers are known; as bytes, which every backend can
+    send.
+    """
     width = math.prod(t.shape[1:])
     mine = t.detach().reshape(len(t), width).contiguous().view(torch.uint8)
     padded = mine.new_zeros(max(counts), mine.shape[1], device=_place(t, group))
@@ -891,14 +903,14 @@ def _gathered(t: Tensor, counts: list[int], group: Group) -> Tensor:
 
 
 def _summed(t: Tensor, group: Group) -> Tensor:
-    """The sum over ranks, as a new tensor."""
+    """Return the sum over ranks, as a new tensor."""
     total = t.detach().to(_place(t, group), copy=True, memory_format=torch.contiguous_format)
     dist.all_reduce(total, group=group)
     return total.to(t.device)
 
 
 def _place(t: Tensor, group: Group) -> torch.device:
-    """Where a tensor travels from: its own device if the group can send from there."""
+    """Return where a tensor travels from: its own device if the group can send from there."""
     kinds = dict(pair.split(":") for pair in dist.get_backend_config(group).split(","))
     if t.device.type in kinds and (t.device.type == "cpu" or kinds[t.device.type] != "gloo"):
         return t.device
@@ -915,7 +927,7 @@ _HOSTS: list[tuple[Any, Any]] = []
 
 
 def _host(group: Group) -> Group:
-    """The group that ranks agree in: for the default one, a patient group of its own, on the
+    """Return the group that ranks agree in: for the default one, a patient group of its own, on the
     host."""
     if group is not None:
         return group
@@ -934,17 +946,20 @@ _JOINED = itertools.count()
 
 
 @contextmanager
-def joined_ranks() -> Iterator[None]:
+def joined_ranks(device: str = "auto") -> Iterator[None]:
     """Join the other ranks that `torchrun` started, as its environment says; leave at the end.
 
     Without `torchrun`, with one rank, or in a group that exists already, nothing happens.
+
+    Args:
+        device: of the settings; "cpu" asks for no accelerator, however many are here.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1 or not dist.is_available() or dist.is_initialized():
         yield
         return
     accelerator = torch.accelerator.current_accelerator(check_available=True)
-    kind = None if accelerator is None else accelerator.type
+    kind = None if accelerator is None or device == "cpu" else accelerator.type
     if kind is not None and backends(kind) != "gloo":
         torch.accelerator.set_device_index(_local_device(kind))
     # under a name of its own: the store of `torchrun` still has the addresses of a group before
@@ -979,7 +994,7 @@ def backends(kind: str | None) -> str:
 
 
 def _local_device(kind: str) -> int:
-    """The device of this rank: one for each rank of a machine."""
+    """Return the device of this rank: one for each rank of a machine."""
     local, devices = int(os.environ.get("LOCAL_RANK", "0")), torch.accelerator.device_count()
     return require_device(kind, local, devices)
 

@@ -24,7 +24,7 @@ from chiaroscuro.engine.opening import OpenRun, open_run
 from chiaroscuro.engine.records import between, one_of
 from chiaroscuro.engine.settings import ViewSettings
 from chiaroscuro.engine.state import device_of
-from chiaroscuro.engine.stream import made_ahead
+from chiaroscuro.engine.stream import prefetched
 from chiaroscuro.errors import need
 from chiaroscuro.views import LabelledContext, View
 
@@ -85,8 +85,8 @@ def embed(
         template: with `{}` where the name of a class goes. The name alone by default, which takes
             no stand on how captions are phrased; CLIP's is "A photo of a {}."
             [radford2021clip, Sec. 3.1.4].
-        views: that networks or a module were trained on: `ViewSettings`, a view, or two; a run
-            knows its own, and None leaves samples as they are.
+        views: that networks or a module were trained on: `ViewSettings`, a view, or two; those
+            of its settings for a run; None leaves samples as they are.
         encoder, second_encoder, projector, predictor, objective, view, second_view: objects that
             the run was trained with and cannot make again by itself.
         passing: the device, precision, workers and ranks that compute it; a run takes an
@@ -117,7 +117,7 @@ def embed(
         return embed_run(run, table, own, side, template, passing)
     need(data is not None, "`embed(model, data)` needs data; received None.")
     table = open_data(data)
-    about = {"skipped": table.skipped_said()} if table.skipped else None
+    about = {"skipped": table.skipped_summary()} if table.skipped else None
     return _embeddings(subject, None, table, as_views(views), side, template, about, passing)
 
 
@@ -140,7 +140,7 @@ def embed_run(
     passing = passing or Passing(precision=run.settings.precision)
     about = _about(run, own)
     if data.skipped:
-        about["skipped"] = data.skipped_said()
+        about["skipped"] = data.skipped_summary()
     return _embeddings(run.networks, run.untrained, data, run.views, side, template, about, passing)
 
 
@@ -161,7 +161,7 @@ def _embeddings(
     about: dict[str, str] | None,
     passing: Passing | None,
 ) -> Embeddings:
-    known, layers = _known(data), _input(data)
+    known, layers = _descriptions(data), _input(data)
     both = _two_sided(networks, data)
     through = partial(pass_through, data=data, views=views, passing=passing)
     sides = {s: through(networks, side=s) for s in ((0, 1) if both else (side,))}
@@ -250,7 +250,7 @@ def embedder(
     def embedded(batches: range) -> Iterator[tuple[Tensor, Tensor | None]]:
         workers = 0 if passing is None else passing.workers
         stream = (
-            made_ahead(samples, batches, workers, 0.0)
+            prefetched(samples, batches, workers, 0.0)
             if workers
             else map(samples.__getitem__, batches)
         )
@@ -323,7 +323,9 @@ def pass_through(
 
 
 def _two_sided(networks: nn.Module, data: Dataset) -> bool:
-    """Whether images and their texts, or two sides of ready pairs, go through a network each."""
+    """Return whether images and their texts, or two sides of ready pairs, go through a network
+    each.
+    """
     columns = set(data.inputs)
     two = isinstance(networks, Networks) and len(networks.encoders) > 1
     texts = "images" in columns and bool(columns & {"texts", "captions"})
@@ -333,19 +335,19 @@ def _two_sided(networks: nn.Module, data: Dataset) -> bool:
 def _prompted(
     data: Dataset, names: np.ndarray | None, template: str, networks: Any, before: Any
 ) -> dict[str, np.ndarray]:
-    """What the text encoders make of the template, filled with each class name."""
+    """Return what the text encoders make of the template, filled with each class name."""
     if names is None:
         return {}
     prompts = [template.replace("{}", str(name)) for name in names]
-    found = {"prompts": np.array(prompts)}
+    arrays = {"prompts": np.array(prompts)}
     x = text_tokens(data, prompts)
     for key, texts in (("prompt_z", networks), ("untrained_prompt_z", before)):
         if texts is not None:
             device = next(texts.parameters()).device
             with evaluating(texts), torch.no_grad():
                 z = texts.project(texts.encode(x.to(device), 1), 1)
-            found[key] = z.float().cpu().numpy()
-    return found
+            arrays[key] = z.float().cpu().numpy()
+    return arrays
 
 
 # ---- what is known of the training and of the rows ----
@@ -371,19 +373,19 @@ def _about(run: OpenRun, own: bool) -> dict[str, str]:
     return facts
 
 
-def _known(data: Dataset) -> dict[str, Any]:
+def _descriptions(data: Dataset) -> dict[str, Any]:
     known: dict[str, Any] = {name: data.columns.get(name) for name in _DESCRIPTIONS}
-    found = {name: data.column(name) for name, column in known.items() if column is not None}
-    found["ids"] = data.ids if data.ids.dtype.kind in "iuU" else data.ids.astype(str)
-    if data.class_names and "labels" in found:
-        found["class_names"] = np.array(data.class_names)
-    if data.factor_names and "factors" in found:
-        found["factor_names"] = np.array(data.factor_names)
+    arrays = {name: data.column(name) for name, column in known.items() if column is not None}
+    arrays["ids"] = data.ids if data.ids.dtype.kind in "iuU" else data.ids.astype(str)
+    if data.class_names and "labels" in arrays:
+        arrays["class_names"] = np.array(data.class_names)
+    if data.factor_names and "factors" in arrays:
+        arrays["factor_names"] = np.array(data.factor_names)
     if "texts" in data.inputs:
-        found["texts"] = np.array([str(text) for text in data.column("texts")])
+        arrays["texts"] = np.array([str(text) for text in data.column("texts")])
     if "images" in data.inputs:
-        found["thumbnails"] = _thumbnails(data)
-    return found
+        arrays["thumbnails"] = _thumbnails(data)
+    return arrays
 
 
 _DESCRIPTIONS = ("labels", "coarse_labels", "factors", "split")
@@ -393,7 +395,7 @@ def _thumbnails(data: Dataset) -> np.ndarray:
     out = []
     for start in range(0, len(data), BATCH):
         rows = np.arange(start, min(start + BATCH, len(data)))
-        x = torch.from_numpy(_shown(data[rows]["images"])).permute(0, 3, 1, 2)
+        x = torch.from_numpy(_as_rgb(data[rows]["images"])).permute(0, 3, 1, 2)
         side = min(THUMBNAIL, max(x.shape[2:]))
         if tuple(x.shape[2:]) != (side, side):
             x = F.interpolate(x.float(), (side, side), mode="area").round_().to(torch.uint8)
@@ -401,7 +403,7 @@ def _thumbnails(data: Dataset) -> np.ndarray:
     return np.concatenate(out)
 
 
-def _shown(images: np.ndarray) -> np.ndarray:
+def _as_rgb(images: np.ndarray) -> np.ndarray:
     """Return images of any channels and numbers as they are shown: three channels of uint8.
 
     Of fewer than three channels the first is shown in grey, of more the first three. Floats are

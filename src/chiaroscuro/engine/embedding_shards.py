@@ -16,6 +16,8 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
+from chiaroscuro.artifacts.files import read_json
+from chiaroscuro.artifacts.pieces import release
 from chiaroscuro.data import Dataset, open_data
 from chiaroscuro.engine.distributed import is_first, on_every_rank, rank, world_size
 from chiaroscuro.engine.embedding import BATCH, Passing, embedder
@@ -98,6 +100,8 @@ def embed_shards(
             for k in mine:
                 columns = _shard(embedded, table, k, rows)
                 _written(_WRITERS[kind], columns, folder / names[k])
+                for column in table.columns.values():
+                    release(column)
                 say(k)
     on_every_rank(lambda: None)
     return folder
@@ -108,7 +112,7 @@ def _table(run: OpenRun, data: Any) -> Dataset:
 
 
 def _about(run: OpenRun, data: Any, n: int, rows: int, kind: str, side: int) -> dict[str, Any]:
-    """What a folder of shards is of."""
+    """Return what a folder of shards is of."""
     return {
         "format": FORMAT,
         "run": run.name,
@@ -125,7 +129,8 @@ def _begin(folder: Path, about: dict[str, Any]) -> None:
     """Make the folder, or find that it was begun by the same call."""
     manifest = folder / MANIFEST
     if manifest.is_file():
-        then = json.loads(manifest.read_text(encoding="utf-8"))
+        then = read_json(manifest)
+        need(isinstance(then, dict), lambda: f"`{manifest}` is damaged: it is no object.")
         apart = [k for k in about if then.get(k) != about[k]]
         need(
             not apart,
@@ -142,7 +147,7 @@ def _begin(folder: Path, about: dict[str, Any]) -> None:
 
 
 def _shard(embedded: Callable[[range], Any], data: Dataset, number: int, rows: int) -> Columns:
-    """The columns of one shard."""
+    """Return the columns of one shard."""
     start, stop = number * rows, min((number + 1) * rows, len(data))
     parts = list(embedded(range(start // BATCH, -(-stop // BATCH))))
     columns = {"h": torch.cat([h for h, _ in parts]).numpy()}

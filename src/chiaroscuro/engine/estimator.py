@@ -22,7 +22,7 @@ _Estimator: Any = _base.BaseEstimator
 _validation = bring("sklearn.utils.validation", "`ContrastiveEmbedding`", "scikit-learn")
 
 
-def _random_kept() -> Any:
+def _preserved_random_state() -> Any:
     """torch's random states, of all devices, end as they began."""
     return torch.random.fork_rng(devices=range(torch.cuda.device_count()))
 
@@ -88,7 +88,7 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
             self.mean_ = x.mean(axis=0)
             deviation = x.std(axis=0)
             self.scale_ = np.where(deviation > 0, deviation, 1.0)
-        with _random_kept():
+        with _preserved_random_state():
             run = train(
                 self._settings(x, int(draw.randint(2**31 - 1))),
                 data=self._batch(x),
@@ -105,12 +105,12 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """The representations h of X, (n, d)."""
+        """Return the representations h of X, (n, d)."""
         _validation.check_is_fitted(self, "networks_")
         return self._embed(self._checked(X, fitting=False))
 
     def score(self, X: Any, y: Any) -> float:
-        """The share of X whose 20 nearest fitted rows, by cosine, name its y by majority."""
+        """Return the share of X whose 20 nearest fitted rows, by cosine, name its y by majority."""
         if getattr(self, "y_", None) is None:
             raise InputError("`score(X, y)` needs labels of the fitted rows: `fit(X, y)`.")
         _validation.check_consistent_length(X, y)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -50,7 +49,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(data: Dataset) -> Fingerprint:
-    """The number of samples, and a sha256 over their ids, labels and contents.
+    """Return the number of samples, and a sha256 over their ids, labels and contents.
 
     All ids and labels count, and which rows were taken. Of arrays, in memory or mapped, of texts
     and of encoded images every byte counts: reading them takes less than an epoch, which reads and
@@ -146,22 +145,23 @@ def _of_pictures(pictures: Pictures, rows: NDArray[np.int64]) -> str:
         if kept.is_file():
             return read_regular(kept, 100).decode("ascii", "replace")
     digest = hashlib.sha256()
-    for content in _contents(pictures, rows):
-        digest.update(len(content).to_bytes(8, "little") + content)
-    found = digest.hexdigest()
-    if kept is not None:
-        _keep(kept, found)
-    return found
-
-
-def _contents(pictures: Pictures, rows: NDArray[np.int64]) -> Iterator[bytes]:
     for row in rows.tolist():
-        encoded = pictures.encoded(row)
-        if isinstance(encoded, bytes):
-            yield encoded
-        else:
-            with open_regular(encoded) as file:
-                yield file.read()
+        _add_encoded(digest, pictures.encoded(row))
+    sha256 = digest.hexdigest()
+    if kept is not None:
+        _keep(kept, sha256)
+    return sha256
+
+
+def _add_encoded(digest: Any, encoded: Any) -> None:
+    """Add an encoded image, a file of any size a piece at a time."""
+    if isinstance(encoded, bytes):
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+        return
+    with open_regular(encoded) as file:
+        digest.update(os.fstat(file.fileno()).st_size.to_bytes(8, "little"))
+        while chunk := file.read(_AT_ONCE):
+            digest.update(chunk)
 
 
 def _stamp(pictures: Pictures, rows: NDArray[np.int64], parts: Any) -> tuple[str, int]:
@@ -181,9 +181,9 @@ def _stamp(pictures: Pictures, rows: NDArray[np.int64], parts: Any) -> tuple[str
     else:
         return "", 0
     for file in files:
-        found = os.stat(file)
-        size += found.st_size
-        times = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+        status = os.stat(file)
+        size += status.st_size
+        times = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
         digest.update(f"{os.path.abspath(file)}\0{times}\0".encode(errors="surrogateescape"))
     return digest.hexdigest(), size
 

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, TextIO
 
 import torch
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from chiaroscuro.artifacts import Run, one_writer
+from chiaroscuro.artifacts.files import make_folder, writing
+from chiaroscuro.artifacts.run import require_free
 from chiaroscuro.data import Dataset
 from chiaroscuro.engine.crops import Crops
 from chiaroscuro.engine.distributed import (
@@ -73,7 +76,6 @@ __all__ = [
     "Origin",
     "StopTraining",
     "fit",
-    "open_folder",
     "remember",
 ]
 
@@ -103,6 +105,8 @@ class Origin:
         fingerprint: of the data: ranks compare it, and no other data are gone on with.
         notes: sentences to say before the first step.
         records: to begin the history of this process with.
+        prepare: called with the run once no other process can write to it, before its state is
+            restored; what it returns is called after that, on the first rank.
     """
 
     settings: Settings | None = None
@@ -111,6 +115,7 @@ class Origin:
     fingerprint: Fingerprint | None = None
     notes: list[str] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
+    prepare: Callable[[Run], Callable[[], None]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +180,7 @@ def fit(
     steps_per_epoch: int | None = None,
     options: FitOptions = FitOptions(),  # noqa: B008 - frozen
     callbacks: Sequence[Callback | Logger] = (),
-    out: Run | str | os.PathLike | Callable[[], Run] | None = None,
+    out: Run | str | os.PathLike | None = None,
     resume: bool = False,
     restart: bool = False,
     progress: TextIO | None = None,
@@ -230,7 +235,7 @@ def fit(
         out is not None or not loggers,
         lambda: f"{loggers} loggers need a run folder: give `out`.",
     )
-    with joined_ranks(), stop_requests() as stop, watched_workers():
+    with joined_ranks(options.device), stop_requests() as stop, watched_workers():
         plan, state = on_every_rank(
             lambda: _prepared(
                 networks, objective, batches, optimiser, schedule, epochs, steps_per_epoch, options
@@ -239,9 +244,14 @@ def fit(
         state.data = origin.fingerprint
         _same_on_all_ranks(plan, origin)
         training = _Training(plan, options, origin, callbacks, stop, progress)
-        run = _opened(out, plan, options, state, resume)
-        with lost_ranks(_how_to_go_on(run)), _locked(run) as said:
+        folder = out.folder if isinstance(out, Run) else None if out is None else Path(out)
+        with (
+            lost_ranks(_how_to_go_on(folder)),
+            _locked(folder, resume or isinstance(out, Run)) as said,
+        ):
+            run, write = _opened(out, plan, options, state, origin, resume)
             notes = restore(state, run, restart) if resume and run is not None else ()
+            on_every_rank(lambda: write() if is_first() else None)
             plan = plan.in_lanes(state.lanes).for_device(device_of(options.device))
             training = replace(training, plan=plan)
             history = _loop(training, state, run, (*origin.notes, *notes, *said))
@@ -276,7 +286,9 @@ class _Plan:
         return replace(self, batches=self.batches.in_lanes(lanes))
 
     def factor(self, step: int) -> float | None:
-        """What the learning rates are multiplied by; None where a scheduler of torch sets them."""
+        """Return what the learning rates are multiplied by; None where a scheduler of torch sets
+        them.
+        """
         if isinstance(self.schedule, torch.optim.lr_scheduler.LRScheduler):
             return None
         if isinstance(self.schedule, ScheduleSettings):
@@ -371,7 +383,7 @@ def _loop(
                 read()
                 if run is not None:
                     save(state, run, saving.keep)
-                how = _how_to_go_on(run)
+                how = _how_to_go_on(None if run is None else run.folder)
                 shown.say(f"stopped after step {state.step} of {steps}; {how}".rstrip("; "))
                 raise stop_error(asked)
             epoch = state.step // per_epoch
@@ -562,7 +574,7 @@ def _epoch_end(
     measures: dict[str, float] = {}
     failed: dict[str, str] = {}
     device = device_of(training.options.device)
-    with random_kept(device), torch.no_grad(), evaluating(state.best):
+    with preserved_random_state(device), torch.no_grad(), evaluating(state.best):
         for monitor in training.monitors:
             try:
                 measures |= monitor(moment) or {}
@@ -588,7 +600,7 @@ def _recorded(history: Sequence[Mapping[str, Any]], step: int) -> bool:
     return any("epoch" in r and r.get("step") == step for r in history)
 
 
-def random_kept(device: torch.device) -> contextlib.AbstractContextManager:
+def preserved_random_state(device: torch.device) -> contextlib.AbstractContextManager:
     """Leave torch's random states, of the CPU and of a device, as they were."""
     if device.type == "cpu":
         return torch.random.fork_rng(devices=[])
@@ -684,7 +696,7 @@ def _prepared(
 def _try_out(state: State, batches: Steps, device: torch.device) -> None:
     """Pass two samples through the networks."""
     two = batches.order.indices(0, 0, batches.rank, batches.world)[:2]
-    with random_kept(device), torch.no_grad(), evaluating(state.networks):
+    with preserved_random_state(device), torch.no_grad(), evaluating(state.networks):
         views = [*batches.pairs(two, 0), *batches.pairs.crops(two, 0)]
         for view, x in enumerate(views):
             side = 1 if view == 1 else 0
@@ -713,22 +725,23 @@ def _same_on_all_ranks(plan: _Plan, origin: Origin) -> None:
 
 
 def _opened(
-    out: Run | str | os.PathLike | Callable[[], Run] | None,
+    out: Run | str | os.PathLike | None,
     plan: _Plan,
     options: FitOptions,
     state: State,
+    origin: Origin,
     resume: bool,
-) -> Run | None:
+) -> tuple[Run | None, Callable[[], None]]:
+    """Return the run to save in, and what writes into it once its state is restored."""
     if out is None or isinstance(out, Run):
-        return out
-    if callable(out):
-        return out()
-    settings = _settings_of(plan, options, state)
-    run = open_folder(out, settings.table(), resume)
+        return out, lambda: None
+    settings = origin.settings or _settings_of(plan, options, state)
+    run = _open_folder(out, settings.table(), resume)
+    if origin.prepare is not None:
+        return run, origin.prepare(run)
     modules = _modules(state.networks)
     known = described(modules, settings, None, [d for d in [state.networks.d] if d])
-    on_every_rank(lambda: remember(run, state.networks, known) if is_first() else None)
-    return run
+    return run, lambda: remember(run, state.networks, known)
 
 
 def _modules(networks: Networks) -> Ingredients:
@@ -749,7 +762,7 @@ def remember(run: Run, networks: Networks, known: Mapping[str, Any]) -> None:
         save_initial(run, networks)
 
 
-def open_folder(out: str | os.PathLike, settings: Mapping[str, Any], resume: bool) -> Run:
+def _open_folder(out: str | os.PathLike, settings: Mapping[str, Any], resume: bool) -> Run:
     """Return the run in a folder that all ranks see: made by the first of them, or the one there.
 
     Args:
@@ -802,18 +815,25 @@ _SHARED = (
 
 
 @contextlib.contextmanager
-def _locked(run: Run | None) -> Iterator[tuple[str, ...]]:
-    """Hold the right to write, on the first rank; the others hear of a refusal."""
+def _locked(folder: Path | None, there: bool) -> Iterator[tuple[str, ...]]:
+    """Hold the right to write, on the first rank; the others hear of a refusal.
+
+    The folder is made if need be: two that begin in one folder must not both create a run.
+    """
     with contextlib.ExitStack() as stack:
-        said = on_every_rank(
-            lambda: (
-                stack.enter_context(one_writer(run.folder))
-                if run is not None and is_first()
-                else ""
-            )
-        )
+
+        def take() -> str:
+            if folder is None or not is_first():
+                return ""
+            if not (folder / "settings.toml").exists() or not there:
+                require_free(folder)
+                with writing(folder):
+                    make_folder(folder)
+            return stack.enter_context(one_writer(folder))
+
+        said = on_every_rank(take)
         yield (said,) if said else ()
 
 
-def _how_to_go_on(run: Run | None) -> str:
-    return "" if run is None else f"`--resume --out {run.folder}` goes on."
+def _how_to_go_on(folder: Path | None) -> str:
+    return "" if folder is None else f"`--resume --out {folder}` goes on."

@@ -391,19 +391,19 @@ def described(
         fingerprint: of the data trained on.
         dimensions: of each encoder's output, None where it is not known.
     """
-    found: dict[str, Any] = {}
+    descriptions: dict[str, Any] = {}
     sizes = dict(zip(_MODULES, dimensions, strict=False))
     for name, value in ingredients.given().items():
         if isinstance(value, str) or not is_placeholder(_text(settings, name)):
             continue
-        found[name] = {"path": import_path(value)}
+        descriptions[name] = {"path": import_path(value)}
         if name == "data" and fingerprint is not None:
-            found[name] |= {"rows": fingerprint.rows, "sha256": fingerprint.sampled}
+            descriptions[name] |= {"rows": fingerprint.rows, "sha256": fingerprint.sampled}
         elif isinstance(value, nn.Module):
-            found[name] |= _shapes(value.state_dict())
+            descriptions[name] |= _shapes(value.state_dict())
         if sizes.get(name) is not None:
-            found[name]["d"] = sizes[name]
-    return found
+            descriptions[name]["d"] = sizes[name]
+    return descriptions
 
 
 def _shapes(state: Mapping[str, Any]) -> dict[str, Any]:

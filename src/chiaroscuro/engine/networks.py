@@ -325,7 +325,7 @@ def evaluating(networks: nn.Module) -> Iterator[None]:
 
 
 def as_compiled(networks: Networks) -> Any:
-    """The same networks, to be called: compiled by torch at the first call.
+    """Return the same networks, to be called: compiled by torch at the first call.
 
     Their own `state_dict` keeps its names, and what was trained compiled loads anywhere.
 

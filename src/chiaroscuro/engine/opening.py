@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib
 import os
 from collections.abc import Mapping
@@ -70,12 +71,23 @@ class OpenRun:
 
     # ---- what it was trained on ----
 
+    @property
+    def reading(self) -> Settings:
+        """The settings, with texts read by the vocabulary that the run folder keeps."""
+        return as_kept(self.settings, self.run)
+
     @cached_property
     def data(self) -> Dataset:
         """All samples of its data, both sides of their split."""
-        data = self.ingredients.open_data(self.settings)
-        if self.run is not None and self.ingredients.table is not None and "data" in self._known:
-            require_fit(self.name, "data", training_part(self.settings, data), self._known["data"])
+        data = self.ingredients.open_data(self.reading)
+        if (
+            self.run is not None
+            and self.ingredients.table is not None
+            and "data" in self._descriptions
+        ):
+            require_fit(
+                self.name, "data", training_part(self.reading, data), self._descriptions["data"]
+            )
         return self.as_trained(data)
 
     def as_trained(self, data: Dataset) -> Dataset:
@@ -85,7 +97,7 @@ class OpenRun:
         Args:
             data: any samples.
         """
-        data = with_tokenizer(self.settings, data)
+        data = with_tokenizer(self.reading, data)
         if data.scaling is None:
             return data
         known = None if self.run is None else self.run.scaling()
@@ -99,7 +111,7 @@ class OpenRun:
     @cached_property
     def training_data(self) -> Dataset:
         """The samples that it is trained on."""
-        return training_part(self.settings, self.data)
+        return training_part(self.reading, self.data)
 
     @cached_property
     def views(self) -> ViewPair:
@@ -170,9 +182,9 @@ class OpenRun:
         """Which weights `networks` are, as a sentence for a protocol."""
         if self.run is None:
             return "of the last step, in memory"
-        found = self._newest.checkpoint
+        checkpoint = self._newest.checkpoint
         averaged = ", averaged" if self.settings.network.average else ""
-        step = "no step" if found is None else f"step {found.step}"
+        step = "no step" if checkpoint is None else f"step {checkpoint.step}"
         return f"of {step}, the newest checkpoint{averaged}; never the best of several"
 
     def save_pretrained(self, folder: str | os.PathLike, licence: str = "") -> Path:
@@ -192,7 +204,7 @@ class OpenRun:
         self._check(*names)
         given = {name: getattr(self.ingredients, name) for name in names}
         sizes = [
-            None if given[name] is None else self._known.get(name, {}).get("d")
+            None if given[name] is None else self._descriptions.get(name, {}).get("d")
             for name in names[:2]
         ]
         dimensions = tuple(size if isinstance(size, int) else None for size in sizes)
@@ -208,18 +220,18 @@ class OpenRun:
 
     @cached_property
     def _saved(self) -> dict[str, Any]:
-        found = self._newest.checkpoint
-        return {} if found is None else unpack(found.arrays, found.state)
+        checkpoint = self._newest.checkpoint
+        return {} if checkpoint is None else unpack(checkpoint.arrays, checkpoint.state)
 
     @cached_property
-    def _known(self) -> dict[str, Any]:
+    def _descriptions(self) -> dict[str, Any]:
         """What the run remembers of objects without a notation."""
         return self.run.objects() if self.run is not None else dict(self._in_memory or {})
 
     def _check(self, *names: str) -> None:
         """Refuse objects that are not like those it was trained with."""
         for name in names if self.run is not None else ():
-            value, known = getattr(self.ingredients, name), self._known.get(name)
+            value, known = getattr(self.ingredients, name), self._descriptions.get(name)
             if value is not None and known is not None:
                 require_fit(self.name, name, value, known)
 
@@ -289,8 +301,17 @@ def open_run(
         return OpenRun(given.written_into(subject), given, networks=networks)
     run = subject if isinstance(subject, Run) else _folder(subject)
     settings = Settings.of(run.settings())
-    _require_asked(run, settings, given)
+    _refuse_replaced(run, settings, given)
     return OpenRun(settings, given, run, networks)
+
+
+def as_kept(settings: Settings, run: Run | None) -> Settings:
+    """Return settings that read texts by the vocabulary that a run folder keeps, if it does."""
+    kept = None if run is None else run.tokenizer
+    if kept is None:
+        return settings
+    part = dataclasses.replace(settings.data, tokenizer=str(kept))
+    return dataclasses.replace(settings, data=part)
 
 
 def _folder(subject: Any) -> Run:
@@ -301,7 +322,7 @@ def _folder(subject: Any) -> Run:
     return Run.open(subject)
 
 
-def _require_asked(run: Run, settings: Settings, given: Ingredients) -> None:
+def _refuse_replaced(run: Run, settings: Settings, given: Ingredients) -> None:
     """Refuse an object for what the run has a text for: it would be another training."""
     for name in given.given():
         part, key = PLACES[name]
@@ -309,7 +330,7 @@ def _require_asked(run: Run, settings: Settings, given: Ingredients) -> None:
         need(
             is_placeholder(text) or name == "data",
             lambda name=name, text=text: (
-                f"`{run.folder}` knows its {name}, `{text}`; leave `{name}=` out."
+                f"The settings of `{run.folder}` name its {name}, `{text}`; leave `{name}=` out."
             ),
         )
 

@@ -103,7 +103,7 @@ class LARS(torch.optim.Optimizer):
 
 
 def optimiser(settings: OptimiserSettings, *modules: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser that the settings name, on all parameters of the modules.
+    """Return the optimiser that the settings name, on all parameters of the modules.
 
     Parameters of one dimension or none are in a group of their own, without decay and, for LARS,
     without trust ratio.

@@ -19,7 +19,7 @@ class FitOptions:
         seed: of the queue's first rows, of dropout, and of a `DataLoader`'s own shuffling.
         symmetric: with a momentum copy, add the loss with the two views exchanged [grill2020byol].
         micro_batch: pairs embedded at a time, by gradient caching; 0 is all of them.
-        device: "auto" is CUDA where there is one, else the CPU.
+        device: "auto" is the accelerator (CUDA, MPS, ...) where there is one, else the CPU.
         precision: "full"; "bfloat16" by autocast; or "float16", with a loss that is scaled so that
             small gradients are kept (for GPUs without bfloat16).
         compile: whether the networks are compiled by torch.compile.

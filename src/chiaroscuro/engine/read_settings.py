@@ -7,7 +7,6 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts.files import newer
@@ -21,7 +20,7 @@ __all__ = ["preset_summary", "preset_text", "presets", "read_settings"]
 
 
 def presets() -> list[str]:
-    """The names of all presets.
+    """Return the names of all presets.
 
     Example:
         >>> "simclr" in presets()
@@ -31,7 +30,7 @@ def presets() -> list[str]:
 
 
 def preset_text(name: str) -> str:
-    """The TOML of a preset, to be copied and edited."""
+    """Return the TOML of a preset, to be copied and edited."""
     for file in _preset_files():
         if file.name == f"{name}.toml":
             return file.read_text(encoding="utf-8")
@@ -52,12 +51,12 @@ def preset_summary(name: str) -> str:
     return re.split(r"(?<=[a-z)`]\.) (?=[A-Z`\"])", text)[0]
 
 
-def read_settings(what: Any, overrides: Iterable[str] = ()) -> Settings:
+def read_settings(what: Any, overrides: Iterable[str] | Mapping[str, Any] = ()) -> Settings:
     """Settings from a preset's name, a TOML file, TOML text or a dictionary, and overrides.
 
     Args:
         what: `"simclr"`, `"mine.toml"`, a text with line breaks or `=`, a dictionary, or settings.
-        overrides: `"optimiser.lr=0.1"`, dotted keys as TOML has them.
+        overrides: `"optimiser.lr=0.1"`, dotted keys as TOML has them; or `{"optimiser.lr": 0.1}`.
     """
     if isinstance(what, Settings):
         table = what.table()
@@ -73,8 +72,12 @@ def read_settings(what: Any, overrides: Iterable[str] = ()) -> Settings:
             ),
         )
         table = _toml(what)
-    for override in overrides:
-        _override(table, override)
+    if isinstance(overrides, Mapping):
+        for key, value in overrides.items():
+            _set(table, key, value, f"{key}={value!r}")
+    else:
+        for override in overrides:
+            _override(table, override)
     return Settings.of(table)
 
 
@@ -85,7 +88,7 @@ def _preset_files() -> list[Any]:
 
 def _toml(what: Any) -> dict[str, Any]:
     text, name = str(what), f"`{what}`"
-    if "\n" not in text and (text.endswith(".toml") or Path(text).is_file()):
+    if "\n" not in text and (text.endswith(".toml") or os.path.isfile(text)):
         return _current(name, read_toml(text))
     if "\n" in text or "=" in text:
         name = "The text of the settings"
@@ -95,7 +98,7 @@ def _toml(what: Any) -> dict[str, Any]:
 
 
 def _current(name: str, table: dict[str, Any]) -> dict[str, Any]:
-    """The table without its `format`, which must not be newer than ours."""
+    """Return the table without its `format`, which must not be newer than ours."""
     if "format" in table:
         newer(name, table.pop("format"), RUN_FORMAT)
     return table
@@ -103,18 +106,25 @@ def _current(name: str, table: dict[str, Any]) -> dict[str, Any]:
 
 def _override(table: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
-    path = [part.strip() for part in key.split(".")]
     shown = override if override.isprintable() else repr(override)[1:-1]
+    shown = shown if len(shown) <= 200 else f"{shown[:200]}..."
     need(
-        bool(equals) and all(path),
+        bool(equals) and bool(key.strip()),
         lambda: f"`--set` needs `key=value`, such as `optimiser.lr=0.1`; received `{shown}`.",
+    )
+    _set(table, key, toml_value(text.strip()), shown)
+
+
+def _set(table: dict[str, Any], key: str, value: Any, shown: str) -> None:
+    path = [part.strip() for part in key.split(".")]
+    need(
+        all(path),
+        lambda: f"A setting needs a dotted key, such as `optimiser.lr`; received `{shown}`.",
     )
     for part in path[:-1]:
         table = table.setdefault(part, {})
         need(
             isinstance(table, dict),
-            lambda part=part: (
-                f"`--set {override}`: `{part}` is one value, and has no keys below it."
-            ),
+            lambda part=part: f"`{shown}`: `{part}` is one value, and has no keys below it.",
         )
-    table[path[-1]] = toml_value(text.strip())
+    table[path[-1]] = value

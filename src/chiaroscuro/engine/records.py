@@ -14,7 +14,7 @@ __all__ = ["between", "nearest", "one_of", "record"]
 
 
 def record(kind: Any, table: Any, path: str = "", whole: Any = None) -> Any:
-    """The dataclass `kind` from a table, and the dataclasses inside it from the tables inside.
+    """Return the dataclass `kind` from a table, with those inside it from the tables inside.
 
     Args:
         kind: of the record.
@@ -25,7 +25,7 @@ def record(kind: Any, table: Any, path: str = "", whole: Any = None) -> Any:
     whole = whole or kind
     need(
         isinstance(table, Mapping),
-        lambda: f"`{path}` needs a table of settings; received {table!r}.",
+        lambda: f"`{path}` needs a table of settings; received {_short(table)}.",
     )
     hints = get_type_hints(kind)
     under = f"{path}." if path else ""
@@ -47,7 +47,7 @@ def _typed(of: type, value: Any, key: str) -> Any:
         return float(value)
     need(
         type(value) is of,
-        lambda: f"`{key}` needs {_KINDS[of]}; received {value!r}.",
+        lambda: f"`{key}` needs {_KINDS[of]}; received {_short(value)}.",
     )
     return value
 
@@ -61,7 +61,7 @@ _KINDS: dict[type, str] = {
 
 
 def _closest(key: str, under: str, hints: Mapping[str, Any], whole: Any) -> str:
-    """The nearest name in the same table, or else anywhere."""
+    """Return the nearest name in the same table, or else anywhere."""
     close = difflib.get_close_matches(key, hints, n=1, cutoff=0.5)
     if close:
         return f"; did you mean `{under}{close[0]}`?"
@@ -76,11 +76,11 @@ def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = N
 
 
 def _paths(kind: Any, under: str) -> list[str]:
-    found = []
+    paths = []
     for name, of in get_type_hints(kind).items():
         inside = dataclasses.is_dataclass(of)
-        found += _paths(of, f"{under}{name}.") if inside else [f"{under}{name}"]
-    return found
+        paths += _paths(of, f"{under}{name}.") if inside else [f"{under}{name}"]
+    return paths
 
 
 # ---- ranges ----
@@ -89,9 +89,10 @@ def _paths(kind: Any, under: str) -> list[str]:
 def one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
     """Refuse a word that is not one of those allowed."""
     listed = ", ".join(f"`{choice}`" for choice in allowed)
+    shown = _short(value)[1:-1]
     need(
         value in allowed,
-        lambda: f"`{key}` needs one of {listed}; received `{value}`{nearest(value, allowed)}",
+        lambda: f"`{key}` needs one of {listed}; received `{shown}`{nearest(value, allowed)}",
     )
 
 
@@ -105,3 +106,9 @@ def between(key: str, value: float, low: float, high: float = math.inf) -> None:
             + f"; received {value}."
         ),
     )
+
+
+def _short(value: Any) -> str:
+    """A value as a sentence can hold it."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

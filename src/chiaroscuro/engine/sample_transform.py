@@ -52,7 +52,7 @@ class SampleTransform(View):
     ) -> tuple[Any, Any]:
         seeds = words(1, seed, epoch, np.asarray(ids, dtype=np.int64), view)[:, 0]
         made = []
-        with _generators_kept():
+        with _preserved_generators():
             for sample, number in zip(batch, seeds.tolist(), strict=True):
                 torch.default_generator.manual_seed(number)
                 random.seed(number)
@@ -87,7 +87,7 @@ def as_view(view: Any) -> View | None:
 
 
 @contextlib.contextmanager
-def _generators_kept() -> Iterator[None]:
+def _preserved_generators() -> Iterator[None]:
     """Leave the generators of torch, numpy and Python as they were."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng(devices=[]):

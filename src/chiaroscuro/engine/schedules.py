@@ -33,7 +33,7 @@ def cosine(step: int, steps: int, warmup: int = 0) -> float:
         >>> [round(cosine(step, 6, warmup=2), 3) for step in range(7)]
         [0.5, 1.0, 1.0, 0.854, 0.5, 0.146, 0.0]
     """
-    return _warm(step, steps, warmup) * (1 + math.cos(math.pi * _gone(step, steps, warmup))) / 2
+    return _warm(step, steps, warmup) * (1 + math.cos(math.pi * _progress(step, steps, warmup))) / 2
 
 
 def linear(step: int, steps: int, warmup: int = 0) -> float:
@@ -46,7 +46,7 @@ def linear(step: int, steps: int, warmup: int = 0) -> float:
         >>> [linear(step, 6, warmup=2) for step in range(7)]
         [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0]
     """
-    return _warm(step, steps, warmup) * (1 - _gone(step, steps, warmup))
+    return _warm(step, steps, warmup) * (1 - _progress(step, steps, warmup))
 
 
 def constant(step: int, steps: int, warmup: int = 0) -> float:
@@ -66,7 +66,7 @@ SCHEDULES: dict[str, Schedule] = {"cosine": cosine, "linear": linear, "constant"
 
 
 def towards_one(momentum: float, step: int, steps: int) -> float:
-    """The momentum of BYOL's target: half a cosine from its value to 1 [grill2020byol, Sec. 3.3].
+    """Return the momentum of BYOL's target: a cosine from its value to 1 [grill2020byol, Sec. 3.3].
 
         m(step) = 1 - (1 - m) (cos(pi step / steps) + 1) / 2
 
@@ -130,7 +130,7 @@ class Formula:
         self(0, 2, 1, 1)
 
     def __call__(self, step: int, steps: int, warmup: int, per_epoch: int) -> float:
-        """The factor at a step of `steps`, of which `per_epoch` make an epoch."""
+        """Return the factor at a step of `steps`, of which `per_epoch` make an epoch."""
         epoch, epochs = step // per_epoch, steps // per_epoch
         values = map(float, (step, steps, warmup, epoch, epochs, math.pi))
         names = dict(zip(_NAMES, values, strict=True))
@@ -181,7 +181,7 @@ _OPERATORS: dict[type, Callable[..., float]] = {
 
 
 def _value(node: ast.AST, names: Mapping[str, float]) -> float:
-    """The value of one part of a formula; whatever is no arithmetic is refused."""
+    """Return the value of one part of a formula; whatever is no arithmetic is refused."""
     see = functools.partial(_value, names=names)
     match node:
         case ast.Constant(value=bool() | int() | float() as number):
@@ -216,6 +216,6 @@ def _warm(step: int, steps: int, warmup: int) -> float:
     return min(1.0, (step + 1) / warmup) if warmup else 1.0
 
 
-def _gone(step: int, steps: int, warmup: int) -> float:
-    """The share of the way after the warm-up, 0 to 1."""
+def _progress(step: int, steps: int, warmup: int) -> float:
+    """Return the share of the way after the warm-up, 0 to 1."""
     return min(1.0, max(0, step - warmup) / max(1, steps - warmup))

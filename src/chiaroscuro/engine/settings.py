@@ -50,7 +50,7 @@ def is_placeholder(text: str) -> bool:
 
 @dataclass(frozen=True)
 class DataSettings:
-    """Which samples.
+    """Choose the samples to train on.
 
     Args:
         source: a text for `open_data`; `digits` is bundled, so that every preset runs anywhere.
@@ -61,9 +61,9 @@ class DataSettings:
             are the same, bit by bit.
         timeout: seconds to wait for a batch of the workers before training ends with a sentence;
             0 waits for ever.
-        tokenizer: how texts become tokens: "" is by bytes; else a `tokenizer.json` of Hugging Face,
+        tokenizer: how texts become tokens: "" takes bytes; else a `tokenizer.json` of Hugging Face,
             or the folder of a model that holds one.
-        text_length: tokens of a text that are kept; the rest is cut.
+        text_length: tokens kept of each text; the rest is cut.
     """
 
     source: str = "digits"
@@ -83,13 +83,13 @@ class DataSettings:
 
 @dataclass(frozen=True)
 class ViewSettings:
-    """What a positive pair is made of.
+    """Choose the two views of a positive pair.
 
     Args:
-        first: a view in its notation; "" leaves samples as they are. Strength 0.5 is SimCLR's for
-            small images [chen2020simclr, B.9].
-        second: of the other side of the pair; "" is the same as the first, "none" leaves samples as
-            they are.
+        first: view of the first side, in its notation; "" leaves samples as they are. Strength 0.5
+            is SimCLR's for small images [chen2020simclr, B.9].
+        second: view of the other side; "" is the same as the first, "none" leaves samples as they
+            are.
         fresh: the data draw each side anew before the view is applied, as wandering digits can.
     """
 
@@ -109,16 +109,16 @@ class ViewSettings:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """What maps samples to embeddings.
+    """Choose the networks that map samples to embeddings.
 
     Args:
-        encoder: in its notation.
-        second_encoder: of the other side of the pair (texts); "" shares the first.
-        projector: in its notation without `d_in`, which is the encoder's `d`. 128 dimensions
-            [chen2020simclr, Sec. 2.3]; it standardises, which small networks need to leave the
-            collapsed start.
-        predictor: on top of the projector, on the side that learns [grill2020byol]; "" is none.
-        momentum: of a slow copy that embeds the other side, 0.999 [he2020moco], 0.996
+        encoder: the encoder, in its notation.
+        second_encoder: encoder of the other side of the pair (texts); "" shares the first.
+        projector: the projector, in its notation without `d_in`, which is the encoder's `d`. 128
+            dimensions [chen2020simclr, Sec. 2.3]; it standardises, which small networks need to
+            leave the collapsed start.
+        predictor: network after the projector, on the side that learns [grill2020byol]; "" is none.
+        momentum: momentum of a slow copy that embeds the other side, 0.999 [he2020moco], 0.996
             [grill2020byol]; 0 is no copy.
         momentum_schedule: "constant" [he2020moco], or "cosine" from the momentum to 1
             [grill2020byol, Sec. 3.3].
@@ -169,14 +169,14 @@ class NetworkSettings:
 
 @dataclass(frozen=True)
 class OptimiserSettings:
-    """How weights move.
+    """Choose the optimiser.
 
     Args:
-        name: "lars", "sgd" or "adamw".
-        lr: 0.3, SimCLR's at batch 256 with LARS [chen2020simclr, Sec. 2.3].
-        momentum: 0.9 [you2017lars]; the first beta of AdamW.
+        name: optimiser, "lars", "sgd" or "adamw".
+        lr: learning rate; 0.3, SimCLR's at batch 256 with LARS [chen2020simclr, Sec. 2.3].
+        momentum: momentum, 0.9 [you2017lars]; the first beta of AdamW.
         second_momentum: the second beta of AdamW, 0.999 [loshchilov2019adamw].
-        weight_decay: 1e-6 [chen2020simclr, Sec. 2.3].
+        weight_decay: weight decay, 1e-6 [chen2020simclr, Sec. 2.3].
         trust: LARS's eta, 0.001 [you2017lars].
         clip: largest norm of the whole gradient; 0 does not clip.
     """
@@ -206,13 +206,13 @@ class OptimiserSettings:
 
 @dataclass(frozen=True)
 class ScheduleSettings:
-    """How the learning rate goes.
+    """Choose the schedule of the learning rate.
 
     Args:
-        name: "cosine" [chen2020simclr, Sec. 2.3], "linear", "constant", or "lambda": a formula, as
-            torch's LambdaLR takes one [tan2024, App. B].
+        name: schedule, "cosine" [chen2020simclr, Sec. 2.3], "linear", "constant", or "lambda": a
+            formula, as torch's LambdaLR takes one [tan2024, App. B].
         warmup: epochs of linear warm-up; 10 [chen2020simclr, Sec. 2.3].
-        formula: of "lambda", see `Formula`; the whole factor, warm-up included.
+        formula: formula of "lambda", see `Formula`; the whole factor, warm-up included.
     """
 
     name: str = "cosine"
@@ -233,7 +233,7 @@ class ScheduleSettings:
             Formula(self.formula)
 
     def factor(self, step: int, steps: int, per_epoch: int) -> float:
-        """What the learning rate of a step is multiplied by.
+        """Return what the learning rate of a step is multiplied by.
 
         Args:
             step: from 0.
@@ -271,19 +271,20 @@ class Settings:
     """Hold all settings of a training run: the same settings and threads give the same weights.
 
     Objects (objective, views, networks) are texts in the notation of `chiaroscuro.spec`, and can
-    name what their rooms export and nothing else.
+    name what their packages export and nothing else.
 
     Args:
-        objective: NT-Xent at 0.5 [chen2020simclr, B.9].
+        objective: the loss, in its notation; NT-Xent at tau 0.5 [chen2020simclr, B.9].
         symmetric: with a slow copy, add the loss with the two views exchanged [grill2020byol]; a
             queue then serves both and takes the keys of both.
-        seed: of weights, order and views.
-        epochs: 100, the shortest of [chen2020simclr].
-        batch: pairs of a step, all ranks together; 256, the smallest of [chen2020simclr].
+        seed: seed of the initial weights, the order of samples and the views.
+        epochs: passes over the samples; 100, the shortest of [chen2020simclr].
+        batch: pairs per step, all ranks together; 256, the smallest of [chen2020simclr].
         micro_batch: pairs embedded at a time, by gradient caching; 0 is all of them.
-        device: "auto" is CUDA where there is one, else the CPU.
-        precision: of the networks while they train, "full", or "bfloat16" or "float16" by autocast;
-            the last scales the loss, and leaves out a step whose gradients overflow
+        device: device to train on; "auto" is an accelerator (CUDA, MPS, ...) if there is one, else
+            the CPU.
+        precision: precision of the networks in training, "full", or "bfloat16" or "float16" by
+            autocast; the last scales the loss, and leaves out a step whose gradients overflow
             [micikevicius2018mixed, Sec. 3.2]. The objective is computed in float32 either way. A
             CPU without bfloat16 instructions gets the same numbers, more slowly.
         compile: whether the networks are compiled, by torch.compile; needs a C++ compiler on a CPU.
@@ -376,7 +377,7 @@ class Settings:
         return dataclasses.asdict(self)
 
     def toml(self) -> str:
-        """The text that `read_settings` reads back as these settings."""
+        """Return the text that `read_settings` reads back as these settings."""
         return to_toml(self.table())
 
     @classmethod
@@ -426,15 +427,15 @@ def require_notation(name: str, text: str) -> None:
 
 @functools.cache
 def _algebra() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
-    for room in (kernels, pairwise, objectives):
-        every = ((name, getattr(room, name)) for name in room.__all__)
-        found |= {name: value for name, value in every if isinstance(value, type)}
-    return found
+    classes: dict[str, Callable[..., Any]] = {}
+    for package in (kernels, pairwise, objectives):
+        every = ((name, getattr(package, name)) for name in package.__all__)
+        classes |= {name: value for name, value in every if isinstance(value, type)}
+    return classes
 
 
-def _classes(room: Any, base: type) -> dict[str, Callable[..., Any]]:
-    every = ((name, getattr(room, name)) for name in room.__all__)
+def _classes(package: Any, base: type) -> dict[str, Callable[..., Any]]:
+    every = ((name, getattr(package, name)) for name in package.__all__)
     return {
         name: value
         for name, value in every
@@ -443,7 +444,9 @@ def _classes(room: Any, base: type) -> dict[str, Callable[..., Any]]:
 
 
 def model_names() -> dict[str, Callable[..., Any]]:
-    """What an encoder's text may name: the room's models, and adapters to those of others."""
+    """Return what an encoder's text may name: our models,
+    and adapters to those of other libraries.
+    """
     adapters = {name: getattr(models, name) for name in models.__all__ if name.startswith("from_")}
     return {**_classes(models, models.Model), **adapters}
 

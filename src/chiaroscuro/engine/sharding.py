@@ -111,7 +111,7 @@ def recomputed(networks: nn.Module) -> nn.Module:
 
 @functools.cache
 def _twice(kind: type[nn.Module]) -> type[nn.Module]:
-    """The same class, of which activations are not kept."""
+    """Return the same class, of which activations are not kept."""
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not (self.training and torch.is_grad_enabled()):

@@ -154,9 +154,9 @@ def _queue(networks: Networks, options: FitOptions) -> Tensor:
 
 
 def device_of(name: str) -> torch.device:
-    """Return the device of that name; "auto" is CUDA where there is one, else the CPU."""
+    """Return the device of that name; "auto" is an accelerator if there is one, else the CPU."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(("cpu", *_devices()[1:2])[-1])
     try:
         device = torch.device(name)
     except RuntimeError:  # no such kind
@@ -170,7 +170,7 @@ def device_of(name: str) -> torch.device:
 
 
 def _devices() -> list[str]:
-    """What this machine and this build of torch can compute on."""
+    """Return what this machine and this build of torch can compute on."""
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is None or not torch.accelerator.is_available():
         return ["cpu"]
@@ -233,7 +233,7 @@ def require_finite_weights(state: State) -> None:
     bad = [
         name
         for name, p in state.networks.named_parameters()
-        if not bool(torch.isfinite(_own(p.detach())).all())
+        if not bool(torch.isfinite(_local_part(p.detach())).all())
     ]
     if on_any_rank(bool(bad)):
         count = len(list(state.networks.parameters()))
@@ -244,7 +244,7 @@ def require_finite_weights(state: State) -> None:
         )
 
 
-def _own(t: Tensor) -> Tensor:
+def _local_part(t: Tensor) -> Tensor:
     """This rank's part of a tensor that is cut over ranks; any other as it is."""
     return t.to_local() if hasattr(t, "to_local") else t
 
@@ -287,11 +287,11 @@ def _begin_again(run: Run, restart: bool, bad: Sequence[str]) -> list[str]:
     taken = int(max((_step(r) for r in run.history().records), default=0))
     if taken == 0:
         return []
-    found = f", of {len(bad)} that are there" if bad else ": there is none"
+    which = f", of {len(bad)} that are there" if bad else ": there is none"
     need(
         restart,
         lambda: (
-            f"`{run.folder}` has taken {taken} steps, and no checkpoint can be loaded{found}. Put "
+            f"`{run.folder}` has taken {taken} steps, and no checkpoint can be loaded{which}. Put "
             "one back, or begin again at step 0 with `--resume --restart`; the history is kept "
             "aside, as `history-before-restart-1.jsonl`."
         ),
@@ -366,7 +366,9 @@ def _put_back(state: State, step: int, saved: dict, run: Run) -> list[str]:
 
 
 def _random_state(device: torch.device) -> Tensor:
-    """The state of torch's generators as bytes: the CPU's, then that of the networks' device."""
+    """Return the state of torch's generators as bytes: the CPU's, then that of the networks'
+    device.
+    """
     states = [torch.get_rng_state()]
     if device.type == "cuda":
         states.append(torch.cuda.get_rng_state(device))

@@ -35,6 +35,7 @@ from chiaroscuro.engine.schedules import towards_one
 from chiaroscuro.engine.state import State, device_of, diverged
 from chiaroscuro.engine.stream import PairBatch
 from chiaroscuro.errors import InputError, need
+from chiaroscuro.numerics import wide
 from chiaroscuro.objectives import adapt, adapts
 
 __all__ = ["read_losses", "take_step"]
@@ -88,7 +89,7 @@ def read_losses(state: State, losses: list[Tensor]) -> list[float]:
     """
     if not losses:
         return []
-    shares = gather_alike(torch.stack([loss.double() for loss in losses])).tolist()
+    shares = gather_alike(torch.stack([wide(loss) for loss in losses])).tolist()
     losses.clear()
     values = [math.fsum(column) for column in zip(*shares, strict=True)]
     for step, value in enumerate(values, start=state.step - len(values)):
@@ -98,7 +99,7 @@ def read_losses(state: State, losses: list[Tensor]) -> list[float]:
 
 
 def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions) -> Tensor:
-    """The loss of the whole batch, its gradients left in the parameters."""
+    """Return the loss of the whole batch, its gradients left in the parameters."""
     x1, x2, y = batch
     triples = isinstance(x2, Triples)
     need(
@@ -132,7 +133,7 @@ def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions
 
 
 def _pair_or_crops(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tensor:
-    """The loss of two views; or of all crops against the first two, which learn as well."""
+    """Return the loss of two views; or of all crops against the first two, which learn as well."""
     if len(z) > 2:
         return _of_crops(state, z, z[:2], y)
     spread = _loss(state, z[0], z[1], y)
@@ -141,7 +142,7 @@ def _pair_or_crops(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tenso
 
 
 def _of_triples(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tensor:
-    """The loss of pairs whose candidates are the hard negatives of all anchors as well."""
+    """Return the loss of pairs whose candidates are the hard negatives of all anchors as well."""
     need(
         "queue" in state.objective.takes,
         lambda: (
@@ -157,7 +158,9 @@ def _of_triples(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tensor:
 def _of_crops(
     state: State, z: Sequence[Tensor], targets: Sequence[Tensor], y: Tensor | None
 ) -> Tensor:
-    """The mean loss of the ordered pairs (crop v, target i), v != i [caron2021dino, eq. 3]."""
+    """Return the mean loss of the ordered pairs (crop v, target i), v != i [caron2021dino,
+    eq. 3].
+    """
     pairs = [(v, i) for i in range(len(targets)) for v in range(len(z)) if v != i]
     losses = [_loss(state, z[v], targets[i], y, state.queue) for v, i in pairs]
     kept = [spread for spread, pair in zip(losses, pairs, strict=True) if pair in ((0, 1), (1, 0))]
@@ -178,7 +181,9 @@ def _loss(
     y: Tensor | None,
     queue: Tensor | None = None,
 ) -> Spread:
-    """The loss of all ranks' rows. Samples are finite, so embeddings that are not have diverged."""
+    """Return the loss of all ranks' rows. Samples are finite, so embeddings that are not have
+    diverged.
+    """
     try:
         return spread_loss(state.objective, z1, z2, y, queue)
     except InputError:  # on every rank
@@ -199,7 +204,9 @@ def _adapt(
 
 
 def _second(spreads: Sequence[Spread], z2: Sequence[Tensor]) -> list[Tensor]:
-    """The rows of all ranks of second views: as a loss has gathered them, or gathered now."""
+    """Return the rows of all ranks of second views:
+    as a loss has gathered them, or gathered now.
+    """
     return [gather_rows(z) if s.z2 is None else s.z2 for s, z in zip(spreads, z2, strict=True)]
 
 
@@ -210,7 +217,7 @@ def _precision(options: FitOptions) -> AbstractContextManager:
 
 
 def _against_target(state: State, networks: Any, batch: PairBatch, options: FitOptions) -> Tensor:
-    """The loss of what learns against what the target says of the other view.
+    """Return the loss of what learns against what the target says of the other view.
 
     The target is the slow copy, or the network itself, without predictor and gradient. With both
     orders of the views, the queue is a candidate in each and takes the keys of both.

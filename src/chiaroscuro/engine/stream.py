@@ -30,7 +30,7 @@ from chiaroscuro.engine.crops import Crops, Triples, views_of
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["Iterated", "PairBatch", "Steps", "made_ahead", "view_batches", "watched_workers"]
+__all__ = ["Iterated", "PairBatch", "Steps", "prefetched", "view_batches", "watched_workers"]
 
 PairBatch = tuple[Any, Any, Tensor | None]
 """Two views of the same samples (the second may be `Crops` or `Triples`), and labels where the
@@ -166,7 +166,7 @@ class Steps(TorchDataset):
         if workers == 0:
             yield from map(self.__getitem__, steps)
         else:
-            yield from made_ahead(self, steps, workers, timeout)
+            yield from prefetched(self, steps, workers, timeout)
 
 
 def _is_finite(x: Any) -> bool:
@@ -400,7 +400,7 @@ def _as_pair(came: Any, step: int) -> PairBatch:
     return x1, x2, None if labels is None else torch.as_tensor(labels)
 
 
-def made_ahead(
+def prefetched(
     batches: TorchDataset, steps: range, workers: int, timeout: float
 ) -> Generator[Any, None, None]:
     """Yield `batches[step]` in order, made by worker processes.

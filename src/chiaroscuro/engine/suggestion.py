@@ -21,6 +21,7 @@ from chiaroscuro.engine.networks import build, require_vocabulary
 from chiaroscuro.engine.progress import duration
 from chiaroscuro.engine.read_settings import read_settings
 from chiaroscuro.engine.settings import Settings
+from chiaroscuro.engine.state import device_of
 from chiaroscuro.errors import InputError, need
 
 __all__ = ["MINUTES", "Suggestion", "kind_of", "suggest"]
@@ -66,8 +67,8 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
         overrides: `key=value`, as for `--set`; what they fix is not chosen.
 
     Example:
-        >>> found = suggest("digits(size=16, renderings=(1, 1))", overrides=["epochs=1"])
-        >>> found.kind, found.settings.batch
+        >>> suggestion = suggest("digits(size=16, renderings=(1, 1))", overrides=["epochs=1"])
+        >>> suggestion.kind, suggestion.settings.batch
         ('images', 128)
     """
     need(
@@ -105,7 +106,7 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     reasons.append(f"Preset `{preset}`: {said}.")
     rows = len(training_part(settings, data))
     steps = max(1, rows // settings.batch)
-    reasons.append(f"Batch {settings.batch}: {steps} step{'s' * (steps != 1)} an epoch.")
+    reasons.append(f"Batch {settings.batch}: {steps} step{'s' * (steps != 1)} per epoch.")
     if "epochs" not in keys:
         epochs, said = _epochs(settings, data, steps, minutes)
         settings = read_settings(settings, [f"epochs={epochs}"])
@@ -131,7 +132,7 @@ def kind_of(data: Dataset) -> tuple[str, str]:
         several = "captions" in inputs and any(len(one) > 1 for one in data[[0]]["captions"])
         if several:
             return "pairs", "each row has several texts"
-        return "text", "one text a row"
+        return "text", "one text per row"
     name = next(iter(data.inputs))
     some = np.asarray(data[np.arange(min(len(data), 256))][name])
     if some.dtype.kind not in "fiub":
@@ -234,7 +235,11 @@ def _batch(n: int) -> int:
 def _images(data: Dataset) -> tuple[str, list[str], str]:
     if data.source is not None:
         source = ["views.first=''", "views.fresh=true", "data.distinct=true"]
-        return "demo", source, "two drawings of the same handwriting are the two views"
+        return (
+            "demo",
+            source,
+            "the two views are two drawings of one handwriting; an epoch draws each twice",
+        )
     side = min(data[[0]]["images"].shape[1:3])
     size = max(8, min(SIDE, side // 4 * 4))
     encoder = _small_net(size)
@@ -369,9 +374,7 @@ def _step_seconds(settings: Settings, data: Dataset) -> float:
     """Time a step: views, networks, objective, backward."""
     part = training_part(settings, data)
     pairs, networks = Pairs.of(settings, part), build(settings.network, settings.seed)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if settings.device != "auto":
-        device = torch.device(settings.device)
+    device = device_of(settings.device)
     require_vocabulary(networks, part)
     networks, objective = networks.to(device).train(), settings.make_objective().to(device)
     rows = np.arange(min(settings.batch, len(part)))

@@ -14,18 +14,19 @@ from torch import Tensor
 from chiaroscuro.artifacts import Run, environment
 from chiaroscuro.data import SECOND, Dataset
 from chiaroscuro.engine.batches import training_part
-from chiaroscuro.engine.distributed import is_first, joined_ranks, on_every_rank
+from chiaroscuro.engine.continuing import Changes, changes
+from chiaroscuro.engine.distributed import joined_ranks, on_every_rank
 from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
-from chiaroscuro.engine.fitting import Callback, Origin, fit, open_folder, remember
+from chiaroscuro.engine.fitting import Callback, Origin, fit, remember
 from chiaroscuro.engine.ingredients import PLACES, Ingredients, described
 from chiaroscuro.engine.loggers import Logger
 from chiaroscuro.engine.networks import Networks, require_vocabulary
-from chiaroscuro.engine.opening import OpenRun, initial_weights
+from chiaroscuro.engine.opening import OpenRun, as_kept, initial_weights
 from chiaroscuro.engine.options import FitOptions
 from chiaroscuro.engine.read_settings import read_settings
-from chiaroscuro.engine.settings import WITHOUT_EFFECT, Settings
+from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.stream import Steps
-from chiaroscuro.errors import InputError, need
+from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["train"]
 
@@ -38,6 +39,7 @@ def train(
     resume: bool = ...,
     progress: TextIO | None = ...,
     *,
+    overrides: Mapping[str, Any] | None = ...,
     restart: bool = ...,
     data: Any = ...,
     encoder: Any = ...,
@@ -59,6 +61,7 @@ def train(
     resume: bool = ...,
     progress: TextIO | None = ...,
     *,
+    overrides: Mapping[str, Any] | None = ...,
     restart: bool = ...,
     data: Any = ...,
     encoder: Any = ...,
@@ -79,6 +82,7 @@ def train(
     resume: bool = False,
     progress: TextIO | None = None,
     *,
+    overrides: Mapping[str, Any] | None = None,
     restart: bool = False,
     data: Any = None,
     encoder: Any = None,
@@ -109,6 +113,7 @@ def train(
         callbacks: monitors (`Callback`) and loggers (`Logger`).
         resume: go on from the newest good checkpoint.
         progress: where to show the progress: a bar on a terminal, else lines; None is nowhere.
+        overrides: settings to change, by dotted names: `{"epochs": 20, "optimiser.lr": 0.01}`.
         restart: with `resume`, begin again at step 0 where no checkpoint can be loaded.
         data: what to train on; see `data.from_object` for what each kind of object is taken for.
         encoder: a module from samples to (n, d).
@@ -145,9 +150,15 @@ def train(
         out is not None or not (resume or restart),
         "`train(resume=True)` needs the folder of the run to go on with: `out`.",
     )
-    with joined_ranks():
-        made = on_every_rank(lambda: _made(read_settings(settings), asked, out if resume else None))
-        origin = Origin(made.settings, made.opened.training_data, made.opened, made.fingerprint)
+    changed = overrides or ()
+    with joined_ranks(_device(settings, changed)):
+        made = on_every_rank(
+            lambda: _resolve(read_settings(settings, changed), asked, out if resume else None)
+        )
+        origin = Origin(
+            *(made.settings, made.opened.training_data, made.opened, made.fingerprint),
+            prepare=lambda run: _prepare(made, origin, run, resume),
+        )
         fitted = fit(
             made.networks,
             made.objects.make_objective(made.settings),
@@ -157,7 +168,7 @@ def train(
             epochs=made.settings.epochs,
             options=FitOptions.of(made.settings),
             callbacks=callbacks,
-            out=None if out is None else lambda: _place(made, origin, out, resume),
+            out=out,
             resume=resume,
             restart=restart,
             progress=progress,
@@ -175,16 +186,24 @@ def train(
     )
 
 
+def _device(settings: Any, overrides: Any) -> str:
+    """Return the device of settings; those that cannot be read are refused by all ranks at once."""
+    try:
+        return read_settings(settings, overrides).device
+    except ChiaroError:
+        return "auto"
+
+
 def _parted(settings: Any, given: Ingredients) -> tuple[Any, Ingredients]:
     """Return settings without the objects in them, and the objects with those."""
     if not isinstance(settings, Mapping):
         return settings, given
     table = {k: dict(v) if isinstance(v, Mapping) else v for k, v in settings.items()}
-    found: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
     for name, (part, key) in PLACES.items():
         place = table.get(part, {}) if part else table
         if isinstance(place, dict) and key in place and not isinstance(place[key], str):
-            found[name] = place.pop(key)
+            objects[name] = place.pop(key)
             need(
                 name not in given.given(),
                 lambda name=name, key=key: (
@@ -192,11 +211,11 @@ def _parted(settings: Any, given: Ingredients) -> tuple[Any, Ingredients]:
                     "settings."
                 ),
             )
-    return table, given.over(Ingredients(**found))
+    return table, given.over(Ingredients(**objects))
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
+class _Resolved:
     """Everything that settings and objects make."""
 
     settings: Settings
@@ -211,13 +230,15 @@ class _Made:
     """Of objects that have no notation."""
 
 
-def _made(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None) -> _Made:
+def _resolve(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None) -> _Resolved:
     """Resolve texts to objects, and objects to texts where they have one."""
     settings = given.written_into(asked)
     objects = given.of(settings)
     views = objects.views(settings)
-    data = objects.open_data(settings)
-    rows = training_part(settings, data)
+    run = None if resumed is None else Run(Path(resumed))
+    read = as_kept(settings, run)
+    data = objects.open_data(read)
+    rows = training_part(read, data)
     objective = objects.make_objective(settings)
     batches = Steps.of(settings, rows, "labels" in objective.takes, views=views)
     two = batches.order.indices(0, 0)[:2]
@@ -240,7 +261,7 @@ def _made(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None
         initial = {name: t.detach().clone() for name, t in networks.state_dict().items()}
     opened = OpenRun(settings, objects, initial=initial, known=known)
     vars(opened).update(data=data, training_data=rows, views=views)  # loaded already
-    return _Made(settings, objects, opened, batches, networks, digest, initial, known)
+    return _Resolved(settings, objects, opened, batches, networks, digest, initial, known)
 
 
 def _samples(batches: Steps, rows: Any, given: Ingredients) -> tuple[Tensor, Tensor]:
@@ -273,34 +294,34 @@ def _require_one_kind(settings: Settings, data: Dataset, samples: tuple[Tensor, 
 # ---- the run folder ----
 
 
-def _place(made: _Made, origin: Origin, out: str | os.PathLike, resume: bool) -> Run:
-    """Return the run folder, made by the first rank, or found to hold these settings."""
+def _prepare(made: _Resolved, origin: Origin, run: Run, resume: bool) -> Callable[[], None]:
+    """Refuse settings that a run cannot go on with; return what writes all that it has to know."""
     settings, data = made.settings, made.opened.data
-    run = open_folder(out, settings.table(), resume)
-    if resume:
-        lowered = _same(settings, run)
-        if lowered is not None:
-            origin.records.append(lowered)
-        origin.notes.extend(_other_machine(run))
+    changed = on_every_rank(lambda: changes(run, settings)) if resume else Changes()
+    origin.records.extend(changed.records)
+    origin.notes.extend([*(_other_machine(run) if resume else []), *changed.notes])
     skipped = [{"path": one.path, "reason": one.reason} for one in data.skipped]
+    if made.objects.table is not None:
+        origin.notes.append(f"`data=` is taken for {made.objects.table!r}.")
+    origin.notes.extend(_notes(settings))
+    if skipped:
+        origin.notes.append(f"{data.skipped_summary()} All are in `{run.folder / 'skipped.json'}`.")
 
     def write() -> None:
+        if changed.any:
+            run.write_settings(settings.table())
         if made.initial is not None:
             remember(run, made.networks, made.known)
         elif made.known:
             run.write_objects(made.known)
         if skipped:
             run.write_skipped(skipped)
+        if data.tokenizer is not None and data.tokenizer.source and run.tokenizer is None:
+            run.write_tokenizer(data.tokenizer.files())
         if data.scaling is not None and not resume:
             run.write_scaling(data.scaling.table())
 
-    on_every_rank(lambda: write() if is_first() else None)
-    if made.objects.table is not None:
-        origin.notes.append(f"`data=` is taken for {made.objects.table!r}.")
-    origin.notes.extend(_notes(settings))
-    if skipped:
-        origin.notes.append(f"{data.skipped_said()} All are in `{run.folder / 'skipped.json'}`.")
-    return run
+    return write
 
 
 def _same_objects(folder: Path, now: Mapping[str, Any]) -> None:
@@ -331,38 +352,6 @@ def _notes(settings: Settings) -> list[str]:
         f"{settings.epochs}: the learning rate only rises, at most to `optimiser.lr` "
         f"{settings.optimiser.lr:g}."
     ]
-
-
-def _same(settings: Settings, run: Run) -> dict[str, Any] | None:
-    """Refuse settings that a run did not begin with.
-
-    After a divergence a lower learning rate is allowed: it is written into the settings, and the
-    record that says so is returned.
-    """
-    then, now = Settings.of(run.settings()).table(), settings.table()
-    old, new = then["optimiser"]["lr"], now["optimiser"]["lr"]
-    lowered = None
-    if new < old and any("diverged" in record for record in run.history().records[-1:]):
-        then["optimiser"]["lr"] = new
-        lowered = {"lr_lowered_from": old, "lr_lowered_to": new}
-    _require_same(now, then, run)
-    if lowered is not None:
-        on_every_rank(lambda: run.write_settings(now) if is_first() else None)
-    return lowered
-
-
-def _require_same(
-    now: Mapping[str, Any], then: Mapping[str, Any], run: Run, under: str = ""
-) -> None:
-    for key, value in now.items():
-        name = f"{under}{key}"
-        if isinstance(value, Mapping):
-            _require_same(value, then[key], run, f"{name}.")
-        elif value != then[key] and not name.startswith(WITHOUT_EFFECT):
-            raise InputError(
-                f"Resuming `{run.folder}` needs the settings it began with; `{name}` was "
-                f"{then[key]!r} and is {value!r} now."
-            )
 
 
 def _other_machine(run: Run) -> list[str]:

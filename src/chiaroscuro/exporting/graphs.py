@@ -7,15 +7,16 @@ import copy
 import importlib.util
 import io
 import logging
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from chiaroscuro.errors import ChiaroError, need
-from chiaroscuro.models import Model
+from chiaroscuro.models import Adapter, Model
 
 __all__ = ["TOLERANCE", "as_program", "to_onnx", "to_program"]
 
@@ -23,34 +24,54 @@ TOLERANCE = 1e-5
 """Largest difference from torch, relative to the largest number of the output."""
 
 
-def as_program(encoder: Model) -> torch.export.ExportedProgram:
+class _OneInput(nn.Module):
+    """A network of others whose `forward` takes any arguments, with a single one."""
+
+    def __init__(self, encoder: Model):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.encoder(x)
+
+
+def as_program(encoder: Model, size: int | None = None) -> torch.export.ExportedProgram:
     """Trace a copy of an encoder in evaluation mode for a batch of any size.
 
     Args:
         encoder: left as it is.
+        size: side of its images in pixels; None is that of `encoder.example()`.
     """
     traced = copy.deepcopy(encoder).eval()
+    x, n = _samples(traced, 2, size), torch.export.Dim("n", min=1)
     with torch.no_grad():
         for tensor in (*traced.parameters(), *traced.buffers()):
             # a file holds whole tensors in the usual order, not parts of a larger one
             tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
-        x, size = _varied(traced.example(2)), torch.export.Dim("n", min=1)
-        return torch.export.export(traced, (x,), dynamic_shapes=({0: size},))
+        module = _OneInput(traced) if isinstance(traced, Adapter) else traced
+        try:
+            return torch.export.export(module, (x,), dynamic_shapes=({0: n},))
+        except (RuntimeError, ValueError) as error:
+            reason = next((line for line in str(error).splitlines() if line.strip()), "no reason")
+            raise ChiaroError(
+                f"`torch.export` cannot trace `{encoder!r}` with a batch of any size: {reason}"
+            ) from error
 
 
-def to_program(encoder: Model, path: Path) -> float:
+def to_program(encoder: Model, path: Path, size: int | None = None) -> float:
     """Write `model.pt2` for `torch.export.load`; return its largest relative difference.
 
     Args:
         encoder: any encoder.
         path: of the file.
+        size: of its images, as for `as_program`.
     """
-    torch.export.save(as_program(encoder), path)
+    torch.export.save(as_program(encoder, size), path)
     loaded: Any = torch.export.load(path).module()
-    return _compared(encoder, lambda x: loaded(x), "The exported program")
+    return _compared(encoder, lambda x: loaded(x), "The exported program", size)
 
 
-def to_onnx(encoder: Model, path: Path) -> float:
+def to_onnx(encoder: Model, path: Path, size: int | None = None) -> float:
     """Write an ONNX file and compare it with torch; return the largest relative difference.
 
     Needs `pip install 'chiaroscuro[onnx]'`. The input is called `x` and the output `h`.
@@ -58,6 +79,7 @@ def to_onnx(encoder: Model, path: Path) -> float:
     Args:
         encoder: any encoder.
         path: of the file.
+        size: of its images, as for `as_program`.
     """
     for package in ("onnx", "onnxscript", "onnxruntime"):
         if importlib.util.find_spec(package) is None:
@@ -68,9 +90,15 @@ def to_onnx(encoder: Model, path: Path) -> float:
     import onnxruntime
 
     logging.getLogger("onnxscript").setLevel(logging.ERROR)
-    with contextlib.redirect_stdout(io.StringIO()):  # the exporter reports each of its steps
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        # the exporter reports each of its steps, and what its own libraries deprecate
+        warnings.simplefilter("ignore", FutureWarning)
         program = torch.onnx.export(
-            as_program(encoder), dynamo=True, input_names=["x"], output_names=["h"], verbose=False
+            as_program(encoder, size),
+            dynamo=True,
+            input_names=["x"],
+            output_names=["h"],
+            verbose=False,
         )
     need(program is not None, "`torch.onnx.export` made no program.")
     program.save(str(path), external_data=False)  # type: ignore[union-attr]
@@ -80,16 +108,18 @@ def to_onnx(encoder: Model, path: Path) -> float:
         (h,) = session.run(None, {"x": x.numpy()})
         return torch.from_numpy(np.asarray(h))
 
-    return _compared(encoder, run, "The ONNX file")
+    return _compared(encoder, run, "The ONNX file", size)
 
 
-def _compared(encoder: Model, other: Any, what: str) -> float:
-    """The largest relative difference over batches of 1, 2 and 5; refused above the tolerance."""
+def _compared(encoder: Model, other: Any, what: str, size: int | None) -> float:
+    """Return the largest relative difference over batches of 1, 2 and 5; refused above the
+    tolerance.
+    """
     worst, training = 0.0, encoder.training
     encoder.eval()
     try:
         for n in (1, 2, 5):
-            x = _varied(encoder.example(n))
+            x = _samples(encoder, n, size)
             with torch.no_grad():
                 h, theirs = encoder(x), other(x)
             scale = float(h.abs().max().clamp(min=1e-12))
@@ -104,9 +134,10 @@ def _compared(encoder: Model, other: Any, what: str) -> float:
     return worst
 
 
-def _varied(x: Tensor) -> Tensor:
-    """The samples of an example, no longer all alike."""
+def _samples(encoder: Model, n: int, size: int | None) -> Tensor:
+    """Samples of the shape that the encoder is given, no two alike where they are numbers."""
+    x = encoder.example(n)
     if not x.is_floating_point():
         return x
-    generator = torch.Generator().manual_seed(0)
-    return torch.rand(x.shape, generator=generator)
+    shape = (*x.shape[:2], size, size) if size is not None and x.ndim == 4 else x.shape
+    return torch.rand(shape, generator=torch.Generator().manual_seed(0))

@@ -165,7 +165,7 @@ def for_transformers(encoder: Model, prepare: Preprocessing) -> Files:
         tensors, out = renamed(encoder, "transformers"), "last_hidden_state[:, 0]"
         options = ", add_pooling_layer=False"
     else:
-        return _own_transformers(encoder, prepare)
+        return _transformers_original(encoder, prepare)
     usage = (
         "from transformers import AutoImageProcessor, AutoModel\n\n"
         'prepare = AutoImageProcessor.from_pretrained("DIR")\n'
@@ -176,7 +176,7 @@ def for_transformers(encoder: Model, prepare: Preprocessing) -> Files:
     return Files(tensors, documents, usage)
 
 
-def _own_transformers(encoder: Model, prepare: Preprocessing) -> Files:
+def _transformers_original(encoder: Model, prepare: Preprocessing) -> Files:
     adapter, _ = _origin(encoder, "transformers")
     inner: Any = adapter.module.module
     config = inner.config.to_dict() | {"architectures": [type(inner).__name__]}
@@ -188,7 +188,7 @@ def _own_transformers(encoder: Model, prepare: Preprocessing) -> Files:
 
 
 def _saved_names(module: Any) -> dict[str, Tensor]:
-    """The weights as transformers itself would write them."""
+    """Return the weights as transformers itself would write them."""
     import tempfile
 
     from safetensors.torch import load_file
@@ -248,7 +248,7 @@ def _with_class_token(encoder: ViT, library: str) -> None:
 
 
 def _origin(encoder: Model, library: str) -> tuple[Adapter, dict[str, Any]]:
-    """The adapter and the arguments of the call that made it."""
+    """Return the adapter and the arguments of the call that made it."""
     call = f"from_{library}"
     if not (isinstance(encoder, Adapter) and (encoder.origin or "").startswith(f"{call}(")):
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -17,8 +18,10 @@ import chiaroscuro.models as models
 from chiaroscuro import views
 from chiaroscuro.artifacts import Embeddings, Run, to_toml
 from chiaroscuro.artifacts.files import newer, read_json
+from chiaroscuro.data import Tokenizer, open_data
 from chiaroscuro.diagnostics import evaluate
 from chiaroscuro.engine import Networks, OpenRun, embed, open_run
+from chiaroscuro.engine.settings import DataSettings
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.exporting.card import Facts, card
 from chiaroscuro.exporting.files import Files, Preprocessing
@@ -51,11 +54,19 @@ class Pretrained(nn.Module):
     Args:
         encoder, projector: the networks; no projector is None.
         view: that it was trained on, which knows the size and normalisation of images; or None.
+        tokenizer: that its texts are read by; None reads bytes.
     """
 
-    def __init__(self, encoder: Model, projector: Model | None = None, view: Any = None):
+    def __init__(
+        self,
+        encoder: Model,
+        projector: Model | None = None,
+        view: Any = None,
+        tokenizer: Tokenizer | None = None,
+    ):
         super().__init__()
         self.encoder, self.projector, self.view = encoder, projector, view
+        self.tokenizer = tokenizer
 
     @property
     def d(self) -> int:
@@ -83,6 +94,8 @@ class Pretrained(nn.Module):
             data: as for `chiaroscuro.embed`.
         """
         projector = self.projector or Projector(self.d, d=None, depth=0, last="none")
+        if self.tokenizer is not None:
+            data = dataclasses.replace(open_data(data), tokenizer=self.tokenizer)
         return embed(Networks([self.encoder], [projector]), data, views=self.view)
 
 
@@ -94,6 +107,7 @@ class _Subject:
     projector: Model | None
     view: Any
     opened: OpenRun | None
+    tokenizer: Tokenizer | None
 
 
 def export(
@@ -131,12 +145,12 @@ def export(
         files.write(folder)
         usage = files.usage
     elif to == "onnx":
-        worst = to_onnx(subject.encoder, folder / "model.onnx")
+        worst = to_onnx(subject.encoder, folder / "model.onnx", prepare.size)
         _write_json(folder / "config.json", {"library": "onnx", **_config(subject)})
         usage, notes = _ONNX, f"Largest relative difference from torch: {worst:.1e}."
     else:
-        _write_own(subject, folder)
-        worst = to_program(subject.encoder, folder / "model.pt2")
+        _write_pretrained(subject, folder)
+        worst = to_program(subject.encoder, folder / "model.pt2", prepare.size)
         notes = f"Largest relative difference of `model.pt2`: {worst:.1e}."
     _write_card(subject, folder, to, usage.replace("DIR", folder.name), licence, evaluation, notes)
     return folder
@@ -159,11 +173,11 @@ def save_pretrained(
         evaluation: evaluate a run for the card, beside its controls.
     """
     if isinstance(subject, Pretrained):
-        made = _Subject(subject.encoder, subject.projector, subject.view, None)
+        made = _Subject(subject.encoder, subject.projector, subject.view, None, subject.tokenizer)
     else:
         made = _of_run(subject)
     out = _new_folder(folder)
-    _write_own(made, out)
+    _write_pretrained(made, out)
     usage = _USAGE.replace("DIR", out.name)
     _write_card(made, out, "chiaroscuro", usage, licence, evaluation, "")
     return out
@@ -198,7 +212,7 @@ def load_pretrained(folder: str | os.PathLike) -> Pretrained:
         parse(config["projector"], _without_files(folder)) if config.get("projector") else None
     )
     view = parse(config["view"], _views()) if config.get("view") else None
-    model = Pretrained(encoder, projector, view)
+    model = Pretrained(encoder, projector, view, _tokenizer(folder, config))
     models.load_weights(model, models.load_foreign(folder / "model.safetensors"), prefix="")
     return model.eval()
 
@@ -210,7 +224,20 @@ def _of_run(run: Run | OpenRun | str | os.PathLike) -> _Subject:
     opened = open_run(run)
     projector: Any = opened.networks.projectors[0]
     known = projector if isinstance(projector, Model) else None
-    return _Subject(opened.encoder, known, opened.views[0], opened)
+    read = opened.reading.data
+    own = bool(read.tokenizer or read.text_length != DataSettings.text_length)
+    texts = own and not opened.encoder.example(1).is_floating_point()
+    tokenizer = Tokenizer(read.tokenizer, read.text_length) if texts else None
+    return _Subject(opened.encoder, known, opened.views[0], opened, tokenizer)
+
+
+def _tokenizer(folder: Path, config: Mapping[str, Any]) -> Tokenizer | None:
+    """The tokenizer of a folder of `save_pretrained`."""
+    length = config.get("text_length")
+    if length is None:
+        return None
+    own = folder / "tokenizer"
+    return Tokenizer(own if own.is_dir() else "", length)
 
 
 def _views() -> dict[str, Any]:
@@ -219,7 +246,9 @@ def _views() -> dict[str, Any]:
 
 
 def _without_files(folder: Path) -> dict[str, Any]:
-    """What a notation may name, building networks without the files they once started from."""
+    """Return what a notation may name, building networks without the files they once started
+    from.
+    """
     named = {name: getattr(models, name) for name in models.__all__}
     kept: dict[str, Callable[..., Any]] = {
         k: v for k, v in named.items() if isinstance(v, type) and issubclass(v, Model)
@@ -272,13 +301,17 @@ def _config(subject: _Subject) -> dict[str, Any]:
         "view": None if subject.view is None else repr(subject.view),
         "d": encoder.d,
         "preprocessing": Preprocessing.of(encoder, subject.view).as_dict(),
-    }
+    } | ({} if subject.tokenizer is None else {"text_length": subject.tokenizer.length})
 
 
-def _write_own(subject: _Subject, folder: Path) -> None:
+def _write_pretrained(subject: _Subject, folder: Path) -> None:
     model = Pretrained(subject.encoder, subject.projector, subject.view)
     config = {"library": "chiaroscuro", **_config(subject)}
     Files(model.state_dict(), {"config.json": config}).write(folder)
+    files = {} if subject.tokenizer is None else subject.tokenizer.files()
+    for name, content in files.items():
+        (folder / "tokenizer").mkdir(exist_ok=True)
+        (folder / "tokenizer" / name).write_bytes(content)
     inner: Any = getattr(getattr(subject.encoder, "module", None), "module", None)
     if hasattr(inner, "config"):  # a network of transformers: its architecture is its own file
         inner.config.save_pretrained(folder / "transformers")

@@ -21,6 +21,7 @@ from scipy.stats import t as student
 from torch import nn
 
 from chiaroscuro import models
+from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.data import Dataset, open_data
 from chiaroscuro.diagnostics.assembly.probe import ridge_probe
 from chiaroscuro.diagnostics.rows import Labelled
@@ -104,7 +105,7 @@ class Finetuned:
     def summary(self) -> list[dict[str, Any]]:
         """Return one row for each fraction: mean and half of the 95 % interval over seeds, by arm,
         and of the paired difference `gain`, fine-tuned minus from scratch."""
-        found = []
+        lines = []
         for fraction in sorted({row["fraction"] for row in self.rows}):
             some = [row for row in self.rows if row["fraction"] == fraction]
             by = {
@@ -115,8 +116,8 @@ class Finetuned:
             for arm, values in (*by.items(), ("gain", by["finetuned"] - by["scratch"])):
                 line[arm], line[f"{arm}_interval"] = _interval(values)
             line["helped"] = _verdict(line["gain"], line["gain_interval"])
-            found.append(line)
-        return found
+            lines.append(line)
+        return lines
 
     def json(self) -> dict[str, Any]:
         """Return everything as plain values."""
@@ -126,7 +127,7 @@ class Finetuned:
         p = self.protocol
         head = (
             f"{p['network']} on {p['data']}: {p['n_train']} labelled rows, {p['n_test']} held out, "
-            f"{p['n_classes']} classes; {p['settings']['seeds']} seeds, 95 % intervals"
+            f"{p['n_classes']} classes; seeds: {p['settings']['seeds']}, 95 % intervals"
         )
         cells = [("labels", *_NAMES.values(), "gain", "did pretraining help?")]
         cells += [_cells(line) for line in self.summary()]
@@ -142,11 +143,11 @@ class Finetuned:
 
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:
     share = f"{100 * line['fraction']:g} % ({line['n_labels']})"
-    shown = [_shown(line[arm], line[f"{arm}_interval"]) for arm in (*ARMS, "gain")]
+    shown = [_percent(line[arm], line[f"{arm}_interval"]) for arm in (*ARMS, "gain")]
     return share, *shown, line["helped"]
 
 
-def _shown(mean: float, half: float | None) -> str:
+def _percent(mean: float, half: float | None) -> str:
     return f"{100 * mean:.1f}" + ("" if half is None else f" ± {100 * half:.1f}") + " %"
 
 
@@ -297,7 +298,11 @@ class _Kept:
             return
         folder.mkdir(parents=True, exist_ok=True)
         if self.path.is_file():
-            stored = json.loads(self.path.read_text(encoding="utf-8"))
+            stored = read_json(self.path)
+            need(
+                isinstance(stored, dict) and isinstance(stored.get("done"), dict),
+                lambda: f"`{self.path}` is damaged: it has no accuracies that are done. Remove it.",
+            )
             need(
                 stored.get("mark") == self.mark,
                 lambda: (
@@ -308,7 +313,7 @@ class _Kept:
             self.done = stored["done"]
 
     def missing(self, settings: FinetuneSettings, arm: str) -> bool:
-        """Whether there is work left for an arm."""
+        """Return whether there is work left for an arm."""
         names = (f"{fraction:g} {seed} {arm}" for fraction, seed in _pieces(settings))
         return any(name not in self.done for name in names)
 
@@ -339,7 +344,7 @@ class _Source:
 
 
 def _source(subject: Any, encoder: Any, partial: bool) -> _Source:
-    """The pretrained network, and the view that knows the size of what it takes."""
+    """Return the pretrained network, and the view that knows the size of what it takes."""
     if isinstance(subject, Pretrained):
         return _Source(subject.encoder, subject.view, "a pretrained network")
     if isinstance(subject, nn.Module):
@@ -371,7 +376,7 @@ def _source(subject: Any, encoder: Any, partial: bool) -> _Source:
 
 
 def _fresh(encoder: nn.Module) -> nn.Module:
-    """The same network with weights drawn anew from torch's generator."""
+    """Return the same network with weights drawn anew from torch's generator."""
     if isinstance(encoder, Adapter):
         if encoder.origin is None:
             return _drawn_again(encoder)
@@ -415,7 +420,7 @@ def _drawn_again(encoder: nn.Module) -> nn.Module:
 
 
 def _training_view(view: Any) -> Any:
-    """Random crops and flips in the size and normalisation that the network knows."""
+    """Return random crops and flips in the size and normalisation that the network knows."""
     if isinstance(view, MultiCrop):
         view = view.groups[0][1]
     if not isinstance(view, SimCLR):
@@ -479,7 +484,7 @@ def _sides(data: Dataset) -> tuple[Rows, Rows, int]:
 
 
 def _labelled(rows: Rows, fraction: float, seed: int) -> Rows:
-    """A share of every class, one row of it at least, drawn by the seed."""
+    """Return a share of every class, one row of it at least, drawn by the seed."""
     if fraction == 1:
         return rows
     rng = np.random.default_rng(seed)

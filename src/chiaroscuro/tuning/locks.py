@@ -56,7 +56,7 @@ def held(path: Path) -> Iterator[None]:
 
 
 def taken(path: Path) -> int | None:
-    """The lock as a handle to close, or None where another process holds it."""
+    """Return the lock as a handle to close, or None where another process holds it."""
     handle = os.open(path, os.O_CREAT | os.O_RDWR)
     if fcntl is None:
         return handle

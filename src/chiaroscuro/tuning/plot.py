@@ -20,7 +20,7 @@ _COLOUR = {"complete": figures.COLOURS[0], "stopped": figures.GREY}
 _BEST = figures.COLOURS[1]
 
 
-def draw_trials(found: SearchResult, folder: str | Path) -> list[Path]:
+def draw_trials(result: SearchResult, folder: str | Path) -> list[Path]:
     """Write `trials.png` and `trials.svg`; none, where matplotlib is missing or nothing was seen.
 
     The first panel has accuracy over epochs with the stops of the halving; one panel for each
@@ -28,57 +28,57 @@ def draw_trials(found: SearchResult, folder: str | Path) -> list[Path]:
     stopped ones grey, the best one orange.
 
     Args:
-        found: of `tune`, or `read_result`.
+        result: of `tune`, or `read_result`.
         folder: where they go; it exists.
     """
-    seen = [trial for trial in found.trials if trial.curve]
+    seen = [trial for trial in result.trials if trial.curve]
     if not figures.available() or not seen:
         return []
     import matplotlib
 
-    names = list(found.search.space)
+    names = list(result.search.space)
     with matplotlib.rc_context(figures.LOOK):
         figure, ((*axes,),) = figures.canvas(1, 1 + len(names), height=2.9, one_scale=True)
-        _curves(axes[0], found)
+        _curves(axes[0], result)
         for axis, name in zip(axes[1:], names, strict=True):
-            _against(axis, found, name)
+            _against(axis, result, name)
         return figures.save(figure, Path(folder) / "trials")
 
 
-def _look(found: SearchResult, trial: Any) -> tuple[str, int]:
+def _colour_and_layer(result: SearchResult, trial: Any) -> tuple[str, int]:
     """Colour and layer of a trial."""
-    if trial is found.best:
+    if trial is result.best:
         return _BEST, 3
     return _COLOUR.get(trial.state, _COLOUR["stopped"]), 2 if trial.state == "complete" else 1
 
 
-def _curves(axes: Any, found: SearchResult) -> None:
-    longest = max(trial.epochs for trial in found.trials)
-    for epoch in found.search.stops(longest + 1):
+def _curves(axes: Any, result: SearchResult) -> None:
+    longest = max(trial.epochs for trial in result.trials)
+    for epoch in result.search.stops(longest + 1):
         axes.axvline(epoch, color="#e6e6e6", linewidth=0.8, zorder=0)
-    for trial in found.trials:
+    for trial in result.trials:
         if trial.curve:
-            colour, layer = _look(found, trial)
+            colour, layer = _colour_and_layer(result, trial)
             epochs, values = zip(*trial.curve, strict=True)
             axes.plot(epochs, values, color=colour, zorder=layer, linewidth=1, alpha=0.8)
             axes.plot(epochs[-1], values[-1], "o", color=colour, zorder=layer, markersize=3)
     axes.set_xlabel("epoch (grey: stops)")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_ylabel(f"{found.search.measure.replace('_', ' ')} accuracy")
+    axes.set_ylabel(f"{result.search.measure.replace('_', ' ')} accuracy")
     axes.set_title(
-        f"{found.count('complete')} complete, {found.count('stopped')} stopped, "
-        f"{found.count('failed')} failed",
+        f"{result.count('complete')} complete, {result.count('stopped')} stopped, "
+        f"{result.count('failed')} failed",
         loc="left",
         fontsize=9,
     )
 
 
-def _against(axes: Any, found: SearchResult, name: str) -> None:
-    law = found.search.space[name]
+def _against(axes: Any, result: SearchResult, name: str) -> None:
+    law = result.search.space[name]
     options = law.options if isinstance(law, Choice) else ()
-    for trial in found.trials:
+    for trial in result.trials:
         if trial.curve:
-            colour, layer = _look(found, trial)
+            colour, layer = _colour_and_layer(result, trial)
             x = trial.values[name]
             at = options.index(x) if options else x
             filled = trial.state == "complete"

@@ -90,12 +90,12 @@ class SearchResult:
         }
 
 
-def write_result(found: SearchResult, out: Path) -> None:
+def write_result(result: SearchResult, out: Path) -> None:
     """`trials.json`, and `best.toml` once a trial is complete: settings for `chiaro train`."""
-    text = to_json(found.json(), indent=1) + "\n"
+    text = to_json(result.json(), indent=1) + "\n"
     write_text(out / "trials.json", text)
-    if (best := found.best) is not None:
-        write_text(out / "best.toml", found.search.settings(best.number).toml())
+    if (best := result.best) is not None:
+        write_text(out / "best.toml", result.search.settings(best.number).toml())
 
 
 def write_text(path: Path, text: str) -> None:
@@ -108,7 +108,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_result(out: str | Path) -> SearchResult:
-    """What a folder of a search holds.
+    """Return what a folder of a search holds.
 
     Args:
         out: the folder.

@@ -46,7 +46,7 @@ class Search:
             held out inside the training side, which is the selection of [tan2024, App. B]; or
             "online_knn", that of 20 neighbours.
         first: epochs before the first decision; 1, the least there is.
-        reduction: 4, the default of Ray Tune, which [tan2024, App. B] used; 0 stops nobody.
+        reduction: 4, the default of Ray Tune, which [tan2024, App. B] used; 0 stops no trial early.
         seed: of the values. The seed of the trainings is a setting.
 
     References:
@@ -82,7 +82,7 @@ class Search:
             )
         need(
             self.reduction != 1,
-            "`reduction` needs at least 2, or 0 to stop nobody; received 1, which keeps all.",
+            "`reduction` needs at least 2, or 0 to stop none early; received 1, which keeps all.",
         )
         used = {letter for text in _texts(self.table) for letter in _letters(text)}
         for name in self.space:
@@ -104,11 +104,11 @@ class Search:
         self.settings(0)
 
     def values(self, trial: int) -> dict[str, Any]:
-        """What is drawn for a trial, by name."""
+        """Return what is drawn for a trial, by name."""
         return drawn(self.space, self.seed, trial)
 
     def settings(self, trial: int) -> Settings:
-        """What a trial trains."""
+        """Return what a trial trains."""
         values = self.values(trial)
         table = _filled(self.table, values)
         for name, value in values.items():
@@ -121,20 +121,20 @@ class Search:
         return Settings.of(table)
 
     def stops(self, epochs: int) -> tuple[int, ...]:
-        """The epochs after which a trial of so many may be stopped.
+        """Return the epochs after which a trial of so many may be stopped.
 
         Example:
             >>> read_search("simclr").stops(100)
             (1, 4, 16, 64)
         """
-        found, at = [], self.first
+        rungs, at = [], self.first
         while self.reduction and at < epochs:
-            found.append(at)
+            rungs.append(at)
             at *= self.reduction
-        return tuple(found)
+        return tuple(rungs)
 
     def toml(self) -> str:
-        """The text that `read_search` reads back as this search."""
+        """Return the text that `read_search` reads back as this search."""
         rest = {name: getattr(self, name) for name in ("measure", "first", "reduction", "seed")}
         space = {name: repr(law) for name, law in self.space.items()}
         table = {"format": SEARCH_FORMAT, **rest, "space": space, "set": self.table}
@@ -142,7 +142,7 @@ class Search:
 
 
 def read_search(what: Any, overrides: Iterable[str] = ()) -> Search:
-    """A search from a file, or from settings, which get the space of [tan2024, Table 3].
+    """Return a search from a file, or from settings, which get the space of [tan2024, Table 3].
 
     A search file has a table `space`, and what is trained in it: `preset`, the name of a preset or
     a settings file, and a table `set` over it. Settings without a space, by name or file, are
@@ -183,7 +183,7 @@ def read_search(what: Any, overrides: Iterable[str] = ()) -> Search:
 
 
 def _table(what: Any) -> dict[str, Any] | None:
-    """A dictionary or the TOML of a file; None where `what` is neither."""
+    """Return a dictionary or the TOML of a file; None where `what` is neither."""
     if isinstance(what, Mapping):
         return dict(what)
     path = Path(str(what))
@@ -202,15 +202,15 @@ def _declared() -> dict[str, str]:
 
 
 def _table_3(settings: Settings) -> Search:
-    """The space of [tan2024, Table 3] on these settings."""
+    """Return the space of [tan2024, Table 3] on these settings."""
     table = settings.table()
     text = settings.objective
     taus = len(_TAU.findall(text))
     names = iter(["tau"] if taus == 1 else [f"tau_{i + 1}" for i in range(taus)])
-    text = _TAU.sub(lambda found: f"tau={{{next(names)}}}", text)
+    text = _TAU.sub(lambda match: f"tau={{{next(names)}}}", text)
     if text.startswith("Weighted(") and len(_WEIGHT.findall(text)) == 2:
         weights = iter(("({lambda}, ", "({1-lambda}, "))
-        text = _WEIGHT.sub(lambda found: next(weights), text)
+        text = _WEIGHT.sub(lambda match: next(weights), text)
     table["objective"] = text
     declared = _declared()
     used = set(_letters(text))
@@ -239,13 +239,13 @@ def _texts(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _letters(text: str) -> list[str]:
-    return [found[2] for found in _LETTER.finditer(text)]
+    return [match[2] for match in _LETTER.finditer(text)]
 
 
 def _filled(table: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    def one(found: re.Match) -> str:
-        value = values[found[2]]
-        return repr(1 - value if found[1] else value)
+    def one(match: re.Match) -> str:
+        value = values[match[2]]
+        return repr(1 - value if match[1] else value)
 
     def fill(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -281,7 +281,7 @@ def _override(text: str) -> dict[str, Any]:
         bool(equals) and all(path),
         lambda: f"`--set` needs `key=value`, such as `optimiser.lr=0.1`; received `{text}`.",
     )
-    found: Any = toml_value(value.strip())
+    nested: Any = toml_value(value.strip())
     for part in reversed(path):
-        found = {part: found}
-    return found
+        nested = {part: nested}
+    return nested

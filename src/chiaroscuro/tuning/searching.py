@@ -148,7 +148,7 @@ def _open(search: Search, folder: Path, resume: bool) -> None:
 
 
 def _differs(name: str, was: Any, now: Any) -> tuple[str, Any, Any]:
-    """The first place at which two values of a search differ."""
+    """Return the first place at which two values of a search differ."""
     if not (isinstance(was, dict) and isinstance(now, dict)):
         return name, was, now
     for key in [*was, *now]:

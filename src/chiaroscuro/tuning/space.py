@@ -40,7 +40,7 @@ class Uniform:
         _ordered(self)
 
     def at(self, u: float) -> float:
-        """The value at a quantile."""
+        """Return the value at a quantile."""
         return self.low + u * (self.high - self.low)
 
 
@@ -82,7 +82,7 @@ class LogUniform:
         _ordered(self)
 
     def at(self, u: float) -> float:
-        """The value at a quantile."""
+        """Return the value at a quantile."""
         return self.low * (self.high / self.low) ** u
 
 
@@ -112,7 +112,7 @@ class Integers:
         )
 
     def at(self, u: float) -> int:
-        """The value at a quantile."""
+        """Return the value at a quantile."""
         return self.low + int(u * (self.high - self.low + 1))
 
 
@@ -138,7 +138,7 @@ class Choice:
         object.__setattr__(self, "options", options)
 
     def at(self, u: float) -> Any:
-        """The value at a quantile."""
+        """Return the value at a quantile."""
         return self.options[int(u * len(self.options))]
 
     def __repr__(self) -> str:
@@ -162,7 +162,7 @@ def _ordered(law: Uniform | LogUniform) -> None:
 
 
 def read_space(table: Mapping[str, Any]) -> dict[str, Distribution]:
-    """Distributions by name, from their notation.
+    """Return distributions by name, from their notation.
 
     Args:
         table: `{"optimiser.lr": "LogUniform(0.01, 10.0)", "tau": "Uniform(0.1, 1.0)"}`.
@@ -193,7 +193,7 @@ def read_space(table: Mapping[str, Any]) -> dict[str, Distribution]:
 
 
 def drawn(space: Mapping[str, Distribution], seed: int, trial: int) -> dict[str, Any]:
-    """The values of one trial.
+    """Return the values of one trial.
 
     Relations: taking a name out of the space leaves the values of the others.
 

@@ -30,7 +30,7 @@ class _Unmeasured(StopTraining):
 
 
 def online(train: tuple[Any, Any], test: tuple[Any, Any]) -> dict[str, float]:
-    """Accuracy of a linear classifier and of neighbours, on rows held out from both.
+    """Return accuracy of a linear classifier and of neighbours, on rows held out from both.
 
     Args:
         train: (h, labels) to learn from.
@@ -69,7 +69,7 @@ def check_data(search: Search) -> None:
 
 
 def folder_of(out: Path, number: int) -> Path:
-    """The run folder of a trial."""
+    """Return the run folder of a trial."""
     return out / "trials" / f"{number:04d}"
 
 
@@ -87,14 +87,14 @@ def run_trial(search: Search, number: int, out: Path, report: Report) -> str:
 
     def callback(moment: Moment) -> Mapping[str, float]:
         try:
-            found = look(moment) or {}
+            measured = look(moment) or {}
         except ChiaroError as error:
             raise _Unmeasured(str(error)) from error
-        if search.measure not in found:
+        if search.measure not in measured:
             raise _Unmeasured(f"Its data give no `{search.measure}`.")
-        if not report(moment.epoch + 1, found[search.measure]):
+        if not report(moment.epoch + 1, measured[search.measure]):
             raise Stopped
-        return found
+        return measured
 
     try:
         train(settings, folder_of(out, number), [callback], resume=True)

@@ -26,7 +26,7 @@ _STATES |= {"stopped": "PRUNED", "failed": "FAIL"}
 
 
 def goes_on(value: float, others: list[float], reduction: int) -> bool:
-    """Whether a trial is among the best 1/`reduction` of those that came so far.
+    """Return whether a trial is among the best 1/`reduction` of those that came so far.
 
         value >= the k-th largest of value and others,   k = max(1, (1 + len(others)) // reduction)
 
@@ -53,7 +53,7 @@ def goes_on(value: float, others: list[float], reduction: int) -> bool:
 def search_with_optuna(
     search: Search, n_trials: int, out: Path, say: Callable[[str], None]
 ) -> SearchResult:
-    """Run trials until none is left that waits or was left behind; what was found by then.
+    """Run trials until none is left that waits or was left behind, and return the result.
 
     Args:
         search: what is searched.
@@ -72,8 +72,8 @@ def search_with_optuna(
             study.tell(trial, value, state=optuna.trial.TrialState[_STATES[state]])
         finally:
             os.close(lock)
-        found = _tidied(search, study, out)
-        say(_sentence(found, trial.number))
+        result = _tidied(search, study, out)
+        say(_sentence(result, trial.number))
     return _tidied(search, study, out)
 
 
@@ -91,7 +91,7 @@ def needed_optuna() -> Any:
 
 
 def _study(optuna: Any, search: Search, n_trials: int, out: Path) -> Any:
-    """The study of the journal, with every trial in it from the start."""
+    """Return the study of the journal, with every trial in it from the start."""
     from optuna.storages.journal import JournalFileBackend, JournalStorage
 
     path = out / JOURNAL
@@ -181,7 +181,9 @@ def _mend(path: Path) -> None:
 
 
 def _claim(optuna: Any, study: Any, out: Path) -> tuple[Any, int] | None:
-    """A trial that was left behind, or else the next that waits, with its lock; None if none is."""
+    """Return a trial that was left behind, or else the next that waits, with its lock; None if none
+    is.
+    """
     (out / "trials").mkdir(exist_ok=True)
     states = optuna.trial.TrialState
     with held(out / ".claim"):
@@ -232,7 +234,7 @@ def _run(search: Search, study: Any, trial: Any, out: Path) -> tuple[str, str]:
 
 
 def _curve(trial: Any) -> list[tuple[int, float]]:
-    """What the journal holds of a trial, by epoch."""
+    """Return what the journal holds of a trial, by epoch."""
     frozen = trial.storage.get_trial(trial._trial_id)
     return sorted(frozen.intermediate_values.items())
 
@@ -250,15 +252,15 @@ def _suggested(trial: Any, name: str, law: Distribution) -> None:
 
 
 def _tidied(search: Search, study: Any, out: Path) -> SearchResult:
-    """Write what is found so far, and keep only the weights that may still be wanted."""
+    """Write the result so far, and keep only the weights that may still be wanted."""
     with held(out / ".claim"):
-        found = SearchResult(search, tuple(_records(search, study)))
-        write_result(found, out)
-        best = found.best
-        for trial in found.trials:
+        result = SearchResult(search, tuple(_records(search, study)))
+        write_result(result, out)
+        best = result.best
+        for trial in result.trials:
             if trial.ended and trial is not best:
                 clear(out, trial.number)
-    return found
+    return result
 
 
 def _records(search: Search, study: Any) -> Iterator[Trial]:
@@ -273,20 +275,20 @@ def _records(search: Search, study: Any) -> Iterator[Trial]:
         )
 
 
-def _said(values: dict[str, Any]) -> str:
+def _describe(values: dict[str, Any]) -> str:
     return ", ".join(
         f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
         for name, value in values.items()
     )
 
 
-def _sentence(found: SearchResult, number: int) -> str:
-    trial = found.trials[number]
-    ended = sum(one.ended for one in found.trials)
-    came = f"{ended} of {len(found.trials)}: trial {number}, {_said(trial.values)}: "
+def _sentence(result: SearchResult, number: int) -> str:
+    trial = result.trials[number]
+    ended = sum(one.ended for one in result.trials)
+    came = f"{ended} of {len(result.trials)}: trial {number}, {_describe(trial.values)}: "
     if trial.state == "failed":
         return f"{came}failed. {trial.why}"
-    epochs = found.search.settings(number).epochs
+    epochs = result.search.settings(number).epochs
     how = "" if trial.state == "complete" else ", stopped"
     value = 0.0 if trial.value is None else trial.value
-    return f"{came}{found.search.measure} {value:.4f} after {trial.epochs} of {epochs} epochs{how}"
+    return f"{came}{result.search.measure} {value:.4f} after {trial.epochs} of {epochs} epochs{how}"

@@ -24,7 +24,7 @@ RAY = "ray"
 def search_with_ray(
     search: Search, n_trials: int, out: Path, say: Callable[[str], None]
 ) -> SearchResult:
-    """Run the trials on Ray's workers, with its ASHA scheduler; what was found.
+    """Run the trials on Ray's workers, with its ASHA scheduler, and return the result.
 
     The folder has to be one that all workers see. Each trial leaves its curve beside its run
     folder, as `trials/0000.jsonl`, from which the result is made: it needs no Ray to be read.
@@ -49,7 +49,7 @@ def search_with_ray(
             ),
         )
     else:
-        write_result(_found(search, n_trials, out), out)
+        write_result(_read_result(search, n_trials, out), out)
     trainable = tune.with_parameters(_train, out=str(out))
     if tune.Tuner.can_restore(str(kept)):
         tuner = tune.Tuner.restore(str(kept), trainable, resume_unfinished=True)
@@ -70,14 +70,14 @@ def search_with_ray(
             run_config=tune.RunConfig(name=RAY, storage_path=str(out), verbose=0),
         )
     tuner.fit()
-    found = _found(search, n_trials, out)
-    write_result(found, out)
-    for trial in found.trials:
-        if trial.ended and trial is not found.best:
+    result = _read_result(search, n_trials, out)
+    write_result(result, out)
+    for trial in result.trials:
+        if trial.ended and trial is not result.best:
             clear(out, trial.number)
-    counts = ", ".join(f"{found.count(s)} {s}" for s in ("complete", "stopped", "failed"))
+    counts = ", ".join(f"{result.count(s)} {s}" for s in ("complete", "stopped", "failed"))
     say(f"{n_trials} trials: {counts}")
-    return found
+    return result
 
 
 def needed_ray() -> Any:
@@ -111,7 +111,7 @@ def _train(config: dict[str, Any], out: str) -> None:
         _append(folder, number, {"why": str(error)})
 
 
-def _found(search: Search, n_trials: int, out: Path) -> SearchResult:
+def _read_result(search: Search, n_trials: int, out: Path) -> SearchResult:
     return SearchResult(search, tuple(_record(search, number, out) for number in range(n_trials)))
 
 
@@ -128,7 +128,7 @@ def _append(out: Path, number: int, line: dict[str, Any]) -> None:
 
 
 def _record(search: Search, number: int, out: Path) -> Trial:
-    """What a trial's lines say; an epoch told again counts once.
+    """Return what a trial's lines say; an epoch told again counts once.
 
     Ray also stops a trial that has just told its last epoch: that one is complete.
     """
