@@ -1,12 +1,12 @@
 """Diagnostics: functions of embeddings. Spectrum, sphere, neighbours, probes; evaluation."""
 
-from chiaroscuro.diagnostics.advice import Finding, Known, findings
+from chiaroscuro.diagnostics.advice import Facts, Finding, findings
 from chiaroscuro.diagnostics.assembly.comparing import Comparison, compare
 from chiaroscuro.diagnostics.assembly.diagnosis import Diagnosis, diagnose
 from chiaroscuro.diagnostics.assembly.drifting import with_drift
 from chiaroscuro.diagnostics.assembly.evaluation import SUBJECTS, Evaluation, evaluate, glance
 from chiaroscuro.diagnostics.assembly.figures import draw
-from chiaroscuro.diagnostics.assembly.measuring import About
+from chiaroscuro.diagnostics.assembly.measuring import Context
 from chiaroscuro.diagnostics.assembly.monitoring import monitor
 from chiaroscuro.diagnostics.assembly.page import page
 from chiaroscuro.diagnostics.assembly.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
@@ -118,13 +118,13 @@ __all__ = [
     "CATALOGUE",
     "PROBES",
     "SUBJECTS",
-    "About",
     "AffineMaps",
     "Anatomy",
     "Augmentations",
     "Closest",
     "ClusterKernel",
     "Comparison",
+    "Context",
     "Contrast",
     "Control",
     "Decay",
@@ -138,13 +138,13 @@ __all__ = [
     "Effect",
     "Equivalence",
     "Evaluation",
+    "Facts",
     "Finding",
     "Generator",
     "GraphClusters",
     "Hubness",
     "Inputs",
     "Interval",
-    "Known",
     "Labelled",
     "Listed",
     "Measure",

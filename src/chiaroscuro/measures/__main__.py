@@ -25,8 +25,8 @@ def page() -> str:
 
 
 def _row(one: Measure) -> str:
-    ends = ["" if end is None else f"{end:g}" for end in (one.low, one.high)]
-    reach = " to ".join(ends) if any(ends) else ""
+    low, high = ("" if end is None else f"{end:g}" for end in (one.low, one.high))
+    reach = f"{low} to {high}" if low and high else f"from {low}" if low else ""
     formula = f"`{one.formula}`" if one.formula else ""
     cells = (f"`{one.name}`", one.label, one.unit, reach, one.better, formula, one.protocol)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in (*cells, one.cite)) + " |"

@@ -1,6 +1,6 @@
 """Advice: one small rule for each ill, from measures to findings."""
 
-from chiaroscuro.diagnostics.advice.finding import SEVERITIES, Cost, Finding, Known, graded
+from chiaroscuro.diagnostics.advice.finding import SEVERITIES, Cost, Facts, Finding, graded
 from chiaroscuro.diagnostics.advice.ranking import NEEDS, RULES, checks, findings
 
 __all__ = [
@@ -8,8 +8,8 @@ __all__ = [
     "RULES",
     "SEVERITIES",
     "Cost",
+    "Facts",
     "Finding",
-    "Known",
     "checks",
     "findings",
     "graded",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chiaroscuro.diagnostics.advice.finding import Cost, Finding, Known, graded
+from chiaroscuro.diagnostics.advice.finding import Cost, Facts, Finding, graded
 from chiaroscuro.diagnostics.advice.notation import projector_that
 
 __all__ = [
@@ -28,6 +28,9 @@ ALL_DEAD = 0.9
 """Share of dead dimensions that is itself the cause of a collapse."""
 STEEP = 0.1
 """Share of the dimensions, as rank of the variances, below which the spectrum is steep."""
+EVENED = 0.04
+"""Share of labels that scaling the directions alike regains, from which on it is worth a word;
+three times that is a warning however the spectrum looks."""
 HALF = 0.03
 """Share of labels that half of the directions lose, where the missing ones are likely missed."""
 SPACES = (("", "h"), ("z_", "z"))
@@ -40,18 +43,18 @@ SYMPTOMS = (
 """What a training that went wrong leaves behind."""
 
 
-def full_collapse(known: Known) -> Finding | None:
+def full_collapse(facts: Facts) -> Finding | None:
     """All rows are one point up to rounding, or a cone in which labels are no longer told."""
     for prefix, space in SPACES:
-        if not known.has(f"{prefix}mean_cosine", f"{prefix}effective_rank"):
+        if not facts.has(f"{prefix}mean_cosine", f"{prefix}effective_rank"):
             continue
-        cosine, rank = known[f"{prefix}mean_cosine"], known[f"{prefix}effective_rank"]
-        main = prefix == "" or not known.has("mean_cosine")
-        if known.get("zero_rows", 0) >= known.main("n", 1) and main:
+        cosine, rank = facts[f"{prefix}mean_cosine"], facts[f"{prefix}effective_rank"]
+        main = prefix == "" or not facts.has("mean_cosine")
+        if facts.get("zero_rows", 0) >= facts.main("n", 1) and main:
             continue  # zeros are no point of the sphere: `zero_rows` says so
-        spread = known.get("relative_spread", 1.0) if main else 1.0
-        centred = known.cost("centre") if main else None
-        chance = known.get("knn_chance")
+        spread = facts.get("relative_spread", 1.0) if main else 1.0
+        centred = facts.cost("centre") if main else None
+        chance = facts.get("knn_chance")
         lost = (
             main
             and cosine >= 0.9
@@ -60,10 +63,10 @@ def full_collapse(known: Known) -> Finding | None:
             and chance is not None
             and centred.after <= chance + 0.03
         )
-        stuck = not main and cosine >= CONE and known.training
+        stuck = not main and cosine >= CONE and facts.training
         if not (rank <= 0 or (main and cosine >= CONE and spread < ROUNDING) or lost or stuck):
             continue
-        projector = projector_that(known.setting("network.projector", ""), last="standardise")
+        projector = projector_that(facts.setting("network.projector", ""), last="standardise")
         return Finding(
             name="full_collapse",
             severity="critical",
@@ -76,7 +79,7 @@ def full_collapse(known: Known) -> Finding | None:
             advice=(
                 "look for what drove them there (pairs, views, temperature, learning rate), and "
                 "standardise the projector's output"
-                if known.training
+                if facts.training
                 else "embed again: nothing can be regained from these rows"
             ),
             settings={} if projector is None else {"network.projector": projector},
@@ -94,14 +97,14 @@ def full_collapse(known: Known) -> Finding | None:
     return None
 
 
-def point_collapse(known: Known) -> Finding | None:
+def point_collapse(facts: Facts) -> Finding | None:
     """Nine of ten rows lie at a few points, with nothing in between."""
-    points = known.get("points", 0)
-    if not points or not known.contrastive or known.main("d", 9) < 4:
+    points = facts.get("points", 0)
+    if not points or not facts.contrastive or facts.main("d", 9) < 4:
         return None
-    if points > min(20, known.main("n", 400) // 20):
+    if points > min(20, facts.main("n", 400) // 20):
         return None
-    purity, classes = known.get("points_purity"), known.get("n_classes")
+    purity, classes = facts.get("points_purity"), facts.get("n_classes")
     lost = None if purity is None else 1 - purity
     severity = "note" if purity is not None else "warning"
     if lost is not None and classes is not None and lost >= 0.05:
@@ -127,20 +130,20 @@ def point_collapse(known: Known) -> Finding | None:
     )
 
 
-def class_collapse(known: Known) -> Finding | None:
+def class_collapse(facts: Facts) -> Finding | None:
     """One class is a point while the others are spread."""
-    if not known.has("class_spread", "class_tightest"):
+    if not facts.has("class_spread", "class_tightest"):
         return None
-    spread = known["class_spread"]
-    if spread >= 0.25 or not known.contrastive:
+    spread = facts["class_spread"]
+    if spread >= 0.25 or not facts.contrastive:
         return None
-    own, all_of = known.get("class_tightest_accuracy"), known.get("knn_accuracy", 0.0)
+    own, all_of = facts.get("class_tightest_accuracy"), facts.get("knn_accuracy", 0.0)
     harmed = own is not None and own < all_of - 0.2
     return Finding(
         name="class_collapse",
         severity="warning" if harmed else "note",
         evidence=(
-            f"the rows of class {known['class_tightest']} spread {100 * spread:.1f} % as far as "
+            f"the rows of class {facts['class_tightest']} spread {100 * spread:.1f} % as far as "
             "those of a typical class"
             + (
                 ""
@@ -158,25 +161,27 @@ def class_collapse(known: Known) -> Finding | None:
     )
 
 
-def dimensional_collapse(known: Known) -> Finding | None:
+def dimensional_collapse(facts: Facts) -> Finding | None:
     """Few directions carry everything: the spectrum ends at a cliff, or its effective rank is tiny.
 
     Features of a classifier have as many directions as classes and are well: a note, unless evening
     the directions out regains labels, or half of those left already lose some.
     """
-    if not known.has("fall", "fall_at", "fall_room") or not known.contrastive:
+    if not facts.has("fall", "fall_at", "fall_room") or not facts.contrastive:
         return None
-    rank = known.get("effective_rank_without_far", known.main("effective_rank", 0.0))
-    room, fall, at = known["fall_room"], known["fall"], known["fall_at"]
+    rank = facts.get("effective_rank_without_far", facts.main("effective_rank", 0.0))
+    room, fall, at = facts["fall_room"], facts["fall"], facts["fall_at"]
     falls = fall >= CLIFF and at <= 0.8 * room
     thin = rank < NARROW * room
-    even = known.cost("even")
-    power = known.get("power_rank", rank)
-    steep = even is not None and even.right and graded(even) != "note" and power < STEEP * room
+    even = facts.cost("even")
+    power = facts.get("power_rank", rank)
+    gains = even is not None and even.right and even.gain >= EVENED and even.low >= EVENED / 4
+    steep = gains and power < 0.5 * room
+    grave = power < STEEP * room or (even is not None and even.gain >= 3 * EVENED)
     if not (falls or thin or steep):
         return None
-    halves = known.get("half_rank_costs")
-    severity = graded(even) if steep else "note"
+    halves = facts.get("half_rank_costs")
+    severity = graded(even) if steep and grave else "note"
     if falls and severity == "note":
         if halves is None:
             severity = "warning" if at <= 0.5 * room else "note"
@@ -202,17 +207,11 @@ def dimensional_collapse(known: Known) -> Finding | None:
             "the directions beyond are lost or drowned: strong views or a linear projector, a "
             "bottleneck, or features of few classes"
         ),
-        advice=(
-            "give the projector a hidden layer and standardised outputs, or use an earlier layer; "
-            "of given rows, scale their principal directions alike"
-        ),
-        line=(
-            "h = h - h.mean(axis=0); U, s, V = np.linalg.svd(h, full_matrices=False); "
-            "h = U * (s / np.sqrt(s**2 + (0.3 * s[0])**2))"
-        )
+        advice=_room(facts, steep, at if falls else None),
+        line=_svd("U * (s / np.sqrt(s**2 + (0.3 * s[0])**2))")
         if steep
-        else "",
-        settings=_deeper(known),
+        else (_svd(f"U[:, :{at}] * s[:{at}]") if falls and not facts.training else ""),
+        settings=_deeper(facts),
         expect=f"effective rank above {max(2, round(0.25 * room))}, no cliff",
         paper="jing2022directclr",
         strength=max(room / at if falls else 0.0, NARROW * room / max(rank, 0.1)),
@@ -222,28 +221,42 @@ def dimensional_collapse(known: Known) -> Finding | None:
     )
 
 
-def _deeper(known: Known) -> dict[str, str]:
-    found = projector_that(known.setting("network.projector", ""), last="standardise")
+def _room(facts: Facts, steep: bool, at: int | None) -> str:
+    """What to do: of a training, of rows that can be evened out, of rows that cannot."""
+    if facts.training:
+        return "give the projector a hidden layer and standardised outputs, or use an earlier layer"
+    if steep:
+        return "scale the principal directions alike"
+    held = "" if at is None else f"; {at} principal directions hold all that these rows tell"
+    return f"use an earlier layer of the encoder, if it has more directions{held}"
+
+
+def _svd(then: str) -> str:
+    return f"h = h - h.mean(axis=0); U, s, V = np.linalg.svd(h, full_matrices=False); h = {then}"
+
+
+def _deeper(facts: Facts) -> dict[str, str]:
+    found = projector_that(facts.setting("network.projector", ""), last="standardise")
     return {} if found is None else {"network.projector": found}
 
 
-def dead_dimensions(known: Known) -> Finding | None:
+def dead_dimensions(facts: Facts) -> Finding | None:
     """Coordinates that do not move, or hardly beside the others: a tenth of them or more.
 
     A note unless scaling them up regains labels, or so many are dead that nothing is left.
     """
-    if not known.has("faint_dimensions", "constant_dimensions"):
+    if not facts.has("faint_dimensions", "constant_dimensions"):
         return None
-    d = known.main("d", 1)
-    faint, constant = known["faint_dimensions"], known["constant_dimensions"]
+    d = facts.main("d", 1)
+    faint, constant = facts["faint_dimensions"], facts["constant_dimensions"]
     gone = faint + constant
-    if gone < max(2, DEAD * d) or known.kind in ("map", "table", "counts", "shares", "codes"):
+    if gone < max(2, DEAD * d) or facts.kind in ("map", "table", "counts", "shares", "codes"):
         return None
-    cost = known.cost("columns")
-    nothing = known.get("zero_dimensions", 0) >= ALL_DEAD * d and known.training
-    lost = _lost(known)
+    cost = facts.cost("columns")
+    nothing = facts.get("zero_dimensions", 0) >= ALL_DEAD * d and facts.training
+    lost = _lost(facts)
     severity = "critical" if nothing else graded(cost)
-    if severity == "note" and constant >= 0.5 * d and known.training and lost > 0.05:
+    if severity == "note" and constant >= 0.5 * d and facts.training and lost > 0.05:
         severity = "warning"
     return Finding(
         name="dead_dimensions",
@@ -257,13 +270,17 @@ def dead_dimensions(known: Known) -> Finding | None:
         advice=(
             "let a batch norm precede the last relu, start its bias at 0, and lower the learning "
             "rate or warm it up longer"
-            if known.training and constant >= 0.5 * d
-            else "nothing, unless a gain is stated; then standardise the dimensions"
+            if facts.training and constant >= 0.5 * d
+            else "standardise the dimensions"
+            if graded(cost) != "note"
+            else "nothing: neighbours are the same without these dimensions"
+            if cost is None or cost.right
+            else "nothing, unless they were meant to tell something"
         ),
         line="h = (h - h.mean(axis=0)) / np.where(h.std(axis=0) > 0, h.std(axis=0), 1)"
         if graded(cost) != "note"
         else "",
-        settings=_slower(known) if nothing else {},
+        settings=_slower(facts) if nothing else {},
         expect=f"fewer than {max(2, round(DEAD * d))} dead dimensions",
         paper="ioffe2015batchnorm",
         strength=gone / (DEAD * d) + 250 * nothing,
@@ -279,12 +296,12 @@ def dead_dimensions(known: Known) -> Finding | None:
     )
 
 
-def _lost(known: Known) -> float:
+def _lost(facts: Facts) -> float:
     """By how much neighbours are worse than before training."""
-    cost: Cost | None = known.cost("untrained")
+    cost: Cost | None = facts.cost("untrained")
     return 0.0 if cost is None else max(0.0, -cost.gain)
 
 
-def _slower(known: Known) -> dict[str, float]:
-    lr = known.setting("optimiser.lr")
+def _slower(facts: Facts) -> dict[str, float]:
+    lr = facts.setting("optimiser.lr")
     return {} if lr is None else {"optimiser.lr": float(f"{lr / 3:.1g}")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chiaroscuro.diagnostics.advice.finding import Finding, Known, graded
+from chiaroscuro.diagnostics.advice.finding import COSTLY, Facts, Finding, graded
 
 __all__ = [
     "coarse_quantisation",
@@ -20,14 +20,18 @@ MOVED = 0.3
 """Share of neighbours that the cure changes, where there are no labels to be right about."""
 FIRST, AHEAD = 0.25, 2.5
 """Share of the variance in one direction, and its length over that of the second."""
+DROWNED = 0.06
+"""Share of labels that projecting a few directions out regains, where none is far ahead."""
 LEVELS = 16
 """Values of a dimension that can be counted on fingers."""
+EMPTY = 0.4
+"""Entropy of the values, over that of equally frequent ones, where most rows have the same one."""
 
 
-def common_offset(known: Known) -> Finding | None:
+def common_offset(facts: Facts) -> Finding | None:
     """All rows share a large mean, in whose cone cosines are nearly alike."""
-    cost = known.cost("centre")
-    cosine = known.get("mean_cosine_without_far", known.main("mean_cosine"))
+    cost = facts.cost("centre")
+    cosine = facts.get("mean_cosine_without_far", facts.main("mean_cosine"))
     if cost is None or cosine is None:
         return None
     severity = graded(cost)
@@ -37,7 +41,7 @@ def common_offset(known: Known) -> Finding | None:
         severity = "note"
     if severity == "note" and cosine < CONE:
         return None
-    if not known.contrastive:
+    if not facts.contrastive:
         severity = "note"
     return Finding(
         name="common_offset",
@@ -56,56 +60,67 @@ def common_offset(known: Known) -> Finding | None:
     )
 
 
-def dominating_direction(known: Known) -> Finding | None:
+def dominating_direction(facts: Facts) -> Finding | None:
     """One direction holds much of the variance and tells little."""
-    cost = known.cost("first")
-    if cost is None or not known.has("top_share", "top_over_second"):
+    cost = facts.cost("first")
+    if cost is None or not facts.has("top_share", "top_over_second"):
         return None
-    top, ahead = known["top_share"], known["top_over_second"]
-    if top < FIRST or ahead < AHEAD or not known.contrastive:
+    top, ahead = facts["top_share"], facts["top_over_second"]
+    alone = top >= FIRST and ahead >= AHEAD
+    columns = facts.cost("columns")
+    drowns = cost.right and cost.gain >= DROWNED and cost.low >= DROWNED / 2
+    drowns = drowns and (columns is None or columns.gain < cost.gain - COSTLY)
+    if not (alone or drowns) or not facts.contrastive:
         return None
     severity = graded(cost)
+    k = facts.get("first_removed", 1)
     if not cost.right and top >= 0.7 and cost.gain >= MOVED:
         severity = "warning"
     return Finding(
         name="dominating_direction",
         severity=severity,
         evidence=(
-            f"one direction (most of it dimension {known['first_dimension']}) holds "
+            f"one direction (most of it dimension {facts['first_dimension']}) holds "
             f"{100 * top:.1f} % of the variance and is {ahead:.1f} times as long as the second"
+            + ("" if k == 1 else f"; without the first {k} neighbours are best")
         ),
         cause="a nuisance such as length, brightness or frequency, or one unit that ran away",
-        advice="project that direction out before comparing rows",
+        advice="project that direction out before comparing rows"
+        if k == 1
+        else f"project the first {k} directions out before comparing rows",
         line=(
-            "h = h - h.mean(axis=0); v = np.linalg.svd(h, full_matrices=False)[2][0]; "
-            "h = h - np.outer(h @ v, v)"
+            f"h = h - h.mean(axis=0); V = np.linalg.svd(h, full_matrices=False)[2][:{k}]; "
+            "h = h - h @ V.T @ V"
         ),
         expect=f"no direction with more than {100 * FIRST:.0f} % of the variance",
         paper="mu2018allbutthetop",
         strength=top / FIRST,
-        explains=("dimensional_collapse", "uneven_dimensions", "hubs", "repeated_dimensions"),
+        explains=(
+            *("dimensional_collapse", "uneven_dimensions", "hubs", "repeated_dimensions"),
+            "mixed_encoders",
+        ),
         cost=cost,
     )
 
 
-def uneven_dimensions(known: Known) -> Finding | None:
+def uneven_dimensions(facts: Facts) -> Finding | None:
     """Dimensions in units of their own, or a few that outweigh the others."""
-    cost = known.cost("columns")
-    if cost is None or known.kind == "map":
+    cost = facts.cost("columns")
+    if cost is None or facts.kind == "map":
         return None
-    dead = known.get("faint_dimensions", 0) + known.get("constant_dimensions", 0)
-    if known.contrastive and dead >= max(2, 0.1 * known.main("d", 1)):
+    dead = facts.get("faint_dimensions", 0) + facts.get("constant_dimensions", 0)
+    if facts.contrastive and dead >= max(2, 0.1 * facts.main("d", 1)):
         return None  # `dead_dimensions` speaks of it
     severity = graded(cost)
-    if severity == "note" and known.kind != "table":
+    if severity == "note" and facts.kind != "table":
         return None
-    if not known.contrastive:
+    if not facts.contrastive:
         severity = "note"
     return Finding(
         name="uneven_dimensions",
         severity=severity,
         evidence=(
-            f"the widest dimension spreads {known.get('spread_ratio', 1.0):.1f} times as far as a "
+            f"the widest dimension spreads {facts.get('spread_ratio', 1.0):.1f} times as far as a "
             "typical one"
         ),
         cause="columns in units of their own, or units of a network that ran away",
@@ -119,15 +134,15 @@ def uneven_dimensions(known: Known) -> Finding | None:
     )
 
 
-def repeated_dimensions(known: Known) -> Finding | None:
+def repeated_dimensions(facts: Facts) -> Finding | None:
     """Dimensions that are another, or a sum of others."""
-    again, dependent = known.get("repeated_dimensions", 0), known.get("dependent_dimensions", 0)
+    again, dependent = facts.get("repeated_dimensions", 0), facts.get("dependent_dimensions", 0)
     if not again and not dependent:
         return None
-    if known.kind not in ("embedding", "table") or known.get("points", 0):
+    if facts.kind not in ("embedding", "table") or facts.get("points", 0):
         return None
-    cost = known.cost("distinct") if again else known.cost("even")
-    d = known.main("d", 0)
+    cost = facts.cost("distinct") if again else facts.cost("even")
+    d = facts.main("d", 0)
     return Finding(
         name="repeated_dimensions",
         severity=graded(cost),
@@ -153,25 +168,33 @@ def repeated_dimensions(known: Known) -> Finding | None:
     )
 
 
-def coarse_quantisation(known: Known) -> Finding | None:
+def coarse_quantisation(facts: Facts) -> Finding | None:
     """Dimensions with so few values that neighbours may suffer.
 
     What was lost cannot be measured without the original; what half as many values would lose is
     measured instead. Counts and binary codes are meant to be so: a note.
     """
-    levels = known.get("levels")
-    if levels is None or levels > LEVELS or known.kind in ("map", "counts", "shares"):
+    levels = facts.get("levels")
+    if levels is None or levels > LEVELS or facts.kind in ("map", "counts", "shares"):
         return None
-    if known.main("effective_rank", 1.0) <= 0:
+    if facts.main("effective_rank", 1.0) <= 0:
         return None
-    coarser = known.cost("coarser")
+    coarser = facts.cost("coarser")
     lost = 0.0 if coarser is None or not coarser.right else -coarser.gain
     sure = coarser is not None and coarser.right and -coarser.high >= 0.005
+    empty = facts.get("level_entropy", 1.0) < EMPTY and levels <= LEVELS / 2
     return Finding(
         name="coarse_quantisation",
-        severity="warning" if lost >= 0.03 and sure and known.kind != "codes" else "note",
+        severity="warning"
+        if (lost >= 0.03 and sure and facts.kind != "codes") or empty
+        else "note",
         evidence=(
             f"a dimension takes {levels} different values"
+            + (
+                f", with {facts['level_entropy']:.0%} of the entropy that so many can have"
+                if empty
+                else ""
+            )
             + (f"; half as many would cost {100 * lost:.1f} points" if coarser is not None else "")
         ),
         cause="rows were stored in few bits, or rounded",
@@ -180,5 +203,9 @@ def coarse_quantisation(known: Known) -> Finding | None:
         expect=f"more than {LEVELS} values",
         paper="jegou2011quantization",
         strength=LEVELS / max(levels, 1),
-        explains=("duplicated_samples", "repeated_dimensions"),
+        explains=(
+            *("duplicated_samples", "repeated_dimensions", "label_noise", "common_offset"),
+            *("mixed_normalisation", "mixed_scales", "dead_dimensions", "hubs", "zero_rows"),
+            *("uneven_dimensions", "mixed_encoders", "at_chance"),
+        ),
     )

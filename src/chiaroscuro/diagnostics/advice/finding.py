@@ -8,16 +8,17 @@ from typing import Any
 
 from chiaroscuro.measures.record import Record
 
-__all__ = ["SEVERITIES", "Cost", "Finding", "Known", "graded"]
+__all__ = ["SEVERITIES", "Cost", "Facts", "Finding", "graded"]
 
 SEVERITIES = ("note", "warning", "critical")
 """In rising order: good to know; costs quality; nothing below it can be trusted."""
-COSTLY, SURELY = 0.02, 0.005
+COSTLY, SURELY = 0.03, 0.005
 """Share of labels or partners that a cure regains, and surely regains, from which on it is more
 than a note."""
 GRAVE = 0.2
 """Share that makes it critical."""
 
+_PARTS = ("of", "before", "after", "gain", "low", "high", "n")
 _NAMES = {
     "knn_accuracy": "cosine neighbours name {after:.1%} of the labels instead of {before:.1%}",
     "knn_accuracy_euclidean": (
@@ -57,6 +58,10 @@ class Cost(Record):
     def right(self) -> bool:
         """Whether there was something to be right about."""
         return self.of != "neighbours"
+
+    def numbers(self, cure: str) -> dict[str, float | int | str]:
+        """The same as measures of a diagnosis, which `Facts.cost` reads again."""
+        return {f"cure_{cure}_{name}": getattr(self, name) for name in _PARTS}
 
     @property
     def words(self) -> str:
@@ -109,7 +114,7 @@ class Finding(Record):
         p: probability of such evidence by chance, where there is a control; None otherwise.
         line: what cures arrays in memory, in numpy; empty where nothing does.
         target: what to aim at in any training loop, by name (`tau`, `views` as a factor, `batch`,
-            `epochs`, `lr`, `pairs`, `batches`, `units`, `evaluation`).
+            `steps`, `lr`, `pairs`, `batches`, `units`, `evaluation`).
         symptom: whether it follows from something else, and stands behind what may cause it.
     """
 
@@ -155,7 +160,7 @@ def _text(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Known:
+class Facts:
     """What the rules are told: measures by name, and the settings of the training by dotted key.
 
     Args:
@@ -190,8 +195,7 @@ class Known:
         """What a cure changed; None where it was not tried."""
         if not self.has(f"cure_{cure}_gain"):
             return None
-        names = ("of", "before", "after", "gain", "low", "high", "n")
-        return Cost(*(self.measures[f"cure_{cure}_{name}"] for name in names))
+        return Cost(*(self.measures[f"cure_{cure}_{name}"] for name in _PARTS))
 
     @property
     def kind(self) -> str:
@@ -205,7 +209,7 @@ class Known:
 
     @property
     def training(self) -> bool:
-        """Whether the loss of a training is known, so that its settings can be at fault."""
+        """Whether the loss of a training is facts, so that its settings can be at fault."""
         return self.has("negative_deviation") or self.has("last_loss") or bool(self.settings)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from chiaroscuro.diagnostics.advice.finding import Cost, Finding, Known, graded
+from chiaroscuro.diagnostics.advice.finding import Cost, Facts, Finding, graded
 
 __all__ = [
     "at_chance",
@@ -22,6 +22,9 @@ WRONG = 0.03
 """Share of wrong labels, at least, where neighbours agree."""
 AGREED = 0.5
 """Share of votes between the first and the second class where neighbours agree."""
+STRANGE, SOME = 0.28, 0.25
+"""Share of the classes that lie nearer than the one a wrong label gives; and votes between the
+first and the second class, where neighbours agree somewhat."""
 OVERLAP = 3.2
 """How many times as often labels may differ where neighbours disagree, if wrong at random."""
 LEAK = 0.97
@@ -29,6 +32,8 @@ LEAK = 0.97
 LINE, AHEAD, STEPS = 0.8, 4.0, 0.97
 """Explained share of the best direction, how much less of it is left than of the second's, and
 how evenly the classes lie along it."""
+RARE = 1e-4
+"""Probability by chance that classes lie so evenly along a line in the order of their numbers."""
 SURE, BLIND = 0.98, 0.12
 """Linear accuracy that is too good, and by how much neighbours then fall short of it."""
 STRUCTURE = 0.08
@@ -40,19 +45,19 @@ def _tail(z: float) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
-def at_chance(known: Known) -> Finding | None:
+def at_chance(facts: Facts) -> Finding | None:
     """Neighbours name no more labels than shuffled labels would let them."""
-    if not known.has("knn_accuracy", "knn_chance"):
+    if not facts.has("knn_accuracy", "knn_chance"):
         return None
-    knn, chance = known["knn_accuracy"], known["knn_chance"]
-    n = known.get("labelled_rows", known.main("n", 100))
+    knn, chance = facts["knn_accuracy"], facts["knn_chance"]
+    n = facts.get("labelled_rows", facts.main("n", 100))
     error = math.sqrt(max(chance * (1 - chance), 1 / n) / n)
     above = knn - chance
     if above > 3 * error and not (above <= 0.02 and knn < 1.5 * chance):
         return None
-    best = max(known.get("linear_accuracy", 0.0), known.get("knn_accuracy_euclidean", 0.0))
+    best = max(facts.get("linear_accuracy", 0.0), facts.get("knn_accuracy_euclidean", 0.0))
     told = best - chance > max(0.05, 5 * error)
-    structured = known.get("structure", 0.0) >= STRUCTURE
+    structured = facts.get("structure", 0.0) >= STRUCTURE
     if told:
         cause = (
             f"the labels are there (a linear probe or Euclidean neighbours name {best:.1%}), but "
@@ -89,14 +94,14 @@ def at_chance(known: Known) -> Finding | None:
     )
 
 
-def _drowned(known: Known) -> bool:
+def _drowned(facts: Facts) -> bool:
     """Whether a cure of the rows regains labels: then they are at fault, and not the labels."""
-    cures = map(known.cost, ("centre", "first", "even", "columns", "euclidean"))
+    cures = map(facts.cost, ("centre", "first", "even", "columns", "euclidean"))
     return any(one is not None and one.gain >= BLIND / 2 for one in cures)
 
 
-def _below(known: Known, cure: str, name: str, what: str, cause: str) -> Finding | None:
-    cost = known.cost(cure)
+def _below(facts: Facts, cure: str, name: str, what: str, cause: str) -> Finding | None:
+    cost = facts.cost(cure)
     if cost is None or cost.high >= 0:
         return None
     lost = -cost.gain
@@ -114,16 +119,16 @@ def _below(known: Known, cure: str, name: str, what: str, cause: str) -> Finding
         expect=f"more labels from h than from {what}",
         paper="chen2020simclr",
         strength=1 + 20 * lost,
-        target={"epochs": 60},
+        target={"steps": 1_000},
         symptom=True,
         p=_tail(lost / max((cost.high - cost.low) / 3.92, 1e-9)),
     )
 
 
-def below_untrained(known: Known) -> Finding | None:
+def below_untrained(facts: Facts) -> Finding | None:
     """Neighbours of h name surely fewer labels than those of the untrained network."""
     return _below(
-        known,
+        facts,
         "untrained",
         "below_untrained",
         "the untrained network",
@@ -131,10 +136,10 @@ def below_untrained(known: Known) -> Finding | None:
     )
 
 
-def below_raw_input(known: Known) -> Finding | None:
+def below_raw_input(facts: Facts) -> Finding | None:
     """Neighbours of h name surely fewer labels than those of the raw input."""
     return _below(
-        known,
+        facts,
         "input",
         "below_raw_input",
         "the raw input",
@@ -142,26 +147,36 @@ def below_raw_input(known: Known) -> Finding | None:
     )
 
 
-def label_noise(known: Known) -> Finding | None:
+def label_noise(facts: Facts) -> Finding | None:
     """Labels that differ where all neighbours agree: wrong ones, not classes that overlap."""
-    if not known.has("suspect_labels", "suspect_low", "suspect_margin"):
+    if not facts.has("suspect_labels", "suspect_low", "suspect_margin"):
         return None
-    share, low, high = (known[f"suspect_{x}"] for x in ("labels", "low", "high"))
-    if low < WRONG or known["suspect_margin"] < AGREED:
+    share, low, high = (facts[f"suspect_{x}"] for x in ("labels", "low", "high"))
+    if low < WRONG:
         return None
-    if known.get("suspect_rest", share) > OVERLAP * share:
-        return None  # wrong at the borders of classes, and hardly elsewhere
-    if any(one is not None and one.high < 0 for one in map(known.cost, ("input", "untrained"))):
+    strange, error = facts.get("suspect_strange"), facts.get("suspect_strange_error", 0.0)
+    if strange is None:
+        if facts["suspect_margin"] < AGREED or facts.get("suspect_rest", share) > OVERLAP * share:
+            return None  # wrong at the borders of classes, and hardly elsewhere
+    elif strange - error < STRANGE or facts["suspect_margin"] < SOME:
+        return None  # confused with classes that lie near
+    if any(one is not None and one.high < 0 for one in map(facts.cost, ("input", "untrained"))):
         return None  # the labels fit the input: the embeddings are at fault
-    if _drowned(known):
+    if _drowned(facts):
         return None  # the labels fit what other directions drown
-    count = known["suspect_count"]
+    count = facts["suspect_count"]
     return Finding(
         name="label_noise",
         severity="critical" if low >= 0.3 else "warning",
         evidence=(
             f"where neighbours agree most, {share:.1%} of the labels are others (95 % interval "
             f"{max(low, 0):.1%} to {high:.1%})"
+            + (
+                f"; {strange:.0%} of the other classes lie nearer than the one that the label "
+                "gives (50 % by chance, few where classes overlap)"
+                if strange is not None
+                else ""
+            )
         ),
         cause="labels are wrong at random: where classes merely overlap, neighbours that agree "
         "are right",
@@ -174,28 +189,40 @@ def label_noise(known: Known) -> Finding | None:
     )
 
 
-def leaked_label(known: Known) -> Finding | None:
+def leaked_label(facts: Facts) -> Finding | None:
     """One dimension, or one direction, is the number of the class."""
     most, typical = (
-        known.get("label_in_one_dimension", 0.0),
-        known.get("label_in_typical_dimension", 1.0),
+        facts.get("label_in_one_dimension", 0.0),
+        facts.get("label_in_typical_dimension", 1.0),
     )
-    line, following = known.get("label_direction", 0.0), known.get("label_direction_next", 1.0)
-    steps = known.get("label_steps", 0.0)
-    linear, knn = known.get("linear_accuracy", 0.0), known.get("knn_accuracy", 1.0)
-    ahead = 1 - known.get("label_in_next_dimension", 1.0) >= AHEAD * (1 - most)
-    one = most >= LINE and known.get("label_dimension_steps", 0.0) >= STEPS and ahead
+    line, following = facts.get("label_direction", 0.0), facts.get("label_direction_next", 1.0)
+    steps = facts.get("label_steps", 0.0)
+    linear, knn = facts.get("linear_accuracy", 0.0), facts.get("knn_accuracy", 1.0)
+    ahead = 1 - facts.get("label_in_next_dimension", 1.0) >= AHEAD * (1 - most)
+    one = most >= LINE and facts.get("label_dimension_steps", 0.0) >= STEPS and ahead
+    at, d = facts.get("label_line", facts.get("label_dimension", 0)), facts.main("d", 0)
+    ordered = facts.get("label_line_steps", 0.0) >= STEPS and facts.get("label_line_p", 1.0) <= RARE
+    one |= ordered and at < d
     rotated = line >= LINE and steps >= STEPS and (1 - following) >= AHEAD * (1 - line)
-    hidden = linear >= SURE and knn <= linear - BLIND and not _drowned(known)
-    if not (one or rotated or hidden) or known.kind == "map":
+    hidden = linear >= SURE and knn <= linear - BLIND and not _drowned(facts)
+    if not (one or rotated or hidden or ordered) or facts.kind == "map":
         return None
-    without: Cost | None = known.cost("leak") if rotated else None
+    without: Cost | None = facts.cost("leak") if rotated else None
+    where = f"dimension {at}" if at < d else f"principal direction {at - d + 1}"
+    at = at if ordered and at < d else facts.get("label_dimension", 0)
     return Finding(
         name="leaked_label",
         severity="warning",
         evidence=(
             f"labels explain {100 * most:.1f} % of the variance of dimension "
-            f"{known.get('label_dimension', 0)} ({100 * typical:.1f} % of a typical one)"
+            f"{facts.get('label_dimension', 0)} ({100 * typical:.1f} % of a typical one)"
+            + (
+                f"; along {where} the classes lie in the order of their numbers (correlation "
+                f"{facts['label_line_steps']:.3f}), and explain "
+                f"{100 * facts['label_line_explains']:.1f} % of it"
+                if ordered
+                else ""
+            )
             + (
                 f"; of the best direction {100 * line:.1f} %, with the classes in order along it, "
                 f"and of the second {100 * following:.1f} %"
@@ -211,7 +238,7 @@ def leaked_label(known: Known) -> Finding | None:
         ),
         cause="the label reached the input of the encoder, or was appended to its output",
         advice="look for the label in the input; leave that direction out before you evaluate",
-        line=f"h = np.delete(h, {known.get('label_dimension', 0)}, axis=1)" if one else "",
+        line=f"h = np.delete(h, {at}, axis=1)" if one else "",
         expect=f"no direction of which labels explain more than {100 * LEAK:.0f} %",
         paper="semantic2025",
         strength=(1 - LEAK) / max(1 - max(most, line), 1e-4),
@@ -220,18 +247,19 @@ def leaked_label(known: Known) -> Finding | None:
             *("uneven_dimensions", "dead_dimensions", "hubs", "euclidean_neighbours"),
         ),
         cost=without,
+        p=facts["label_line_p"] if ordered else None,
     )
 
 
-def split_shift(known: Known) -> Finding | None:
+def split_shift(facts: Facts) -> Finding | None:
     """The test side has other neighbours than the training side: drawn from another law."""
-    if not known.has("split_excess", "split_score"):
+    if not facts.has("split_excess", "split_score"):
         return None
-    excess, score = known["split_excess"], known["split_score"]
+    excess, score = facts["split_excess"], facts["split_score"]
     if excess < 0.05 or score < 5:
         return None
-    cost = known.cost("sides")
-    gap = known.get("split_train_accuracy", 0.0) - known.get("knn_accuracy", 1.0)
+    cost = facts.cost("sides")
+    gap = facts.get("split_train_accuracy", 0.0) - facts.get("knn_accuracy", 1.0)
     severity = graded(cost)
     if severity == "note" and gap >= 0.05:
         severity = "warning"
@@ -262,12 +290,12 @@ def split_shift(known: Known) -> Finding | None:
     )
 
 
-def euclidean_neighbours(known: Known) -> Finding | None:
+def euclidean_neighbours(facts: Facts) -> Finding | None:
     """Euclidean neighbours name more labels than cosine ones: lengths carry something."""
-    cost = known.cost("euclidean")
+    cost = facts.cost("euclidean")
     if cost is None or cost.gain < 0.03 or cost.low < 0.01:
         return None
-    blind = at_chance(known) is not None
+    blind = at_chance(facts) is not None
     return Finding(
         name="euclidean_neighbours",
         severity="warning" if blind else "note",

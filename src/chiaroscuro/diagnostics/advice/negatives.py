@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chiaroscuro.diagnostics.advice.collapse import SYMPTOMS
-from chiaroscuro.diagnostics.advice.finding import Finding, Known
+from chiaroscuro.diagnostics.advice.finding import Facts, Finding
 
 __all__ = ["false_negatives", "few_negatives"]
 
@@ -13,13 +13,16 @@ HARDER = 0.1
 """By how much more of the hardest negatives are: else labels and embeddings are strangers."""
 FEW = 32
 """Candidates of an anchor, below which the loss says little."""
+BATCH = 256
+ENOUGH = 1_000
+"""Steps that a larger batch need not exceed."""
 
 
-def false_negatives(known: Known) -> Finding | None:
+def false_negatives(facts: Facts) -> Finding | None:
     """A quarter of the negatives or more are of the anchor's own class, and more of the hardest."""
-    if not known.has("false_all", "false_mass", "false_hardest"):
+    if not facts.has("false_all", "false_mass", "false_hardest"):
         return None
-    share, mass, hardest = (known[f"false_{which}"] for which in ("all", "mass", "hardest"))
+    share, mass, hardest = (facts[f"false_{which}"] for which in ("all", "mass", "hardest"))
     if share < FALSE or hardest < share + HARDER:
         return None
     return Finding(
@@ -41,28 +44,42 @@ def false_negatives(known: Known) -> Finding | None:
     )
 
 
-def few_negatives(known: Known) -> Finding | None:
+def few_negatives(facts: Facts) -> Finding | None:
     """An anchor has fewer than 32 candidates: the loss cannot exceed log m, nor what it teaches."""
-    if not known.has("candidates"):
+    if not facts.has("candidates"):
         return None
-    m = known["candidates"]
+    m = facts["candidates"]
     if m >= FEW:
         return None
-    won = known.get("won_in_batch")
+    won = facts.get("won_in_batch")
     return Finding(
         name="few_negatives",
         severity="warning",
         evidence=(
-            f"{m} candidates for each anchor, of a batch of {known['batch']}"
+            f"{m} candidates for each anchor, of a batch of {facts['batch']}"
             + ("" if won is None else f"; {100 * won:.1f} % of positives beat all of them already")
         ),
         cause="with so few candidates the task is easy and its gradient noisy; the loss bounds "
         "mutual information by log m",
-        advice="enlarge the batch to 256 (micro_batch keeps the memory), or add a queue",
-        settings={"batch": 256},
-        target={"batch": 256},
+        advice="enlarge the batch to 256 (micro_batch keeps the memory) and keep the number of "
+        "steps, or add a queue",
+        settings={"batch": BATCH, **_epochs(facts)},
+        target={"batch": BATCH, **({"steps": _steps(facts)} if facts.has("steps") else {})},
         expect="at least 255 candidates",
         paper="oord2018cpc",
         strength=40 * FEW / max(m, 1),
         explains=("hardly_trained", "strong_views", "stuck_at_the_start", *SYMPTOMS),
     )
+
+
+def _steps(facts: Facts) -> int:
+    return min(int(facts["steps"]) + 1, ENOUGH)
+
+
+def _epochs(facts: Facts) -> dict[str, int]:
+    """As many steps of the larger batch, where epochs and steps are known."""
+    epochs, batch = facts.setting("epochs"), facts.get("batch")
+    if epochs is None or batch is None or not facts.has("steps"):
+        return {}
+    share = _steps(facts) / max(int(facts["steps"]) + 1, 1)
+    return {"epochs": max(int(epochs), round(int(epochs) * share * BATCH / max(int(batch), 1)))}

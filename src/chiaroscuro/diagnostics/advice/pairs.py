@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chiaroscuro.diagnostics.advice.collapse import SYMPTOMS
-from chiaroscuro.diagnostics.advice.finding import Finding, Known, graded
+from chiaroscuro.diagnostics.advice.finding import Facts, Finding, graded
 from chiaroscuro.diagnostics.advice.notation import scaled_views
 from chiaroscuro.diagnostics.advice.training import BEGUN
 
@@ -37,33 +37,33 @@ ELSEWHERE, SCORE = 0.6, 4.0
 where there is no partner; and standard errors above that."""
 
 
-def mispaired_views(known: Known) -> Finding | None:
+def mispaired_views(facts: Facts) -> Finding | None:
     """Row i of one side is not row i of the other: for all rows, for some, or from some row on."""
-    if not known.has("pair_nearer", "pair_error"):
+    if not facts.has("pair_nearer", "pair_error"):
         return None
-    nearer = known["pair_nearer"]
-    lost = known.get("pairs_lost", 0.0)
-    elsewhere, score = known.get("elsewhere", 0.5), known.get("elsewhere_score", 0.0)
-    strangers = known.get("pairs_uniform", 0.0)
-    nothing = nearer < 0.5 + SURE * known["pair_error"]
+    nearer = facts["pair_nearer"]
+    lost = facts.get("pairs_lost", 0.0)
+    elsewhere, score = facts.get("elsewhere", 0.5), facts.get("elsewhere_score", 0.0)
+    strangers = facts.get("pairs_uniform", 0.0)
+    nothing = nearer < 0.5 + SURE * facts["pair_error"]
     found = lost >= 0.005 and elsewhere >= ELSEWHERE and score >= SCORE
     some = (
         strangers >= STRANGERS
-        and known.get("pairs_upper", 0.0) >= FLAT
-        and known.get("pairs_middle", 1.0) <= 0.8 * strangers + 0.1
+        and facts.get("pairs_upper", 0.0) >= FLAT
+        and facts.get("pairs_middle", 1.0) <= 0.8 * strangers + 0.1
     )
-    first, second = known.get("view1_nearer"), known.get("view2_nearer")
+    first, second = facts.get("view1_nearer"), facts.get("view2_nearer")
     foreign = first is not None and second is not None and abs(first - second) >= FOREIGN
     some = some and strangers < 0.85
     if not (nothing or found or some or foreign):
         return None
-    if nothing and not (found or some or foreign) and known.training and first is not None:
+    if nothing and not (found or some or foreign) and facts.training and first is not None:
         return None  # both views are near their row: it is the views that share nothing
-    if not (found or some or foreign) and known.get("steps", BEGUN) < BEGUN:
+    if not (found or some or foreign) and facts.get("steps", BEGUN) < BEGUN:
         return None  # pairs are at chance before training has begun, whatever they are
-    shift, share = known.get("pair_shift", 0), known.get("pair_shift_share", 0.0)
+    shift, share = facts.get("pair_shift", 0), facts.get("pair_shift_share", 0.0)
     shifted = share >= 0.5 and shift != 0
-    cost = known.cost("pairs")
+    cost = facts.cost("pairs")
     severity = "critical" if nothing or strangers >= 0.2 else graded(cost)
     if severity == "note" and (strangers >= STRANGERS or lost >= STRANGERS):
         severity = "warning"
@@ -82,8 +82,8 @@ def mispaired_views(known: Known) -> Finding | None:
                 else ""
             )
             + (
-                f", {shift:+d} rows away from row {known['pair_shift_from']} to row "
-                f"{known['pair_shift_to']}"
+                f", {shift:+d} rows away from row {facts['pair_shift_from']} to row "
+                f"{facts['pair_shift_to']}"
                 if shifted
                 else ""
             )
@@ -111,32 +111,32 @@ def mispaired_views(known: Known) -> Finding | None:
     )
 
 
-def strong_views(known: Known) -> Finding | None:
+def strong_views(facts: Facts) -> Finding | None:
     """A positive is nearer than most strangers, but not by much: the views destroy the content."""
-    if not known.has("pair_nearer", "pair_error"):
+    if not facts.has("pair_nearer", "pair_error"):
         return None
-    nearer = known["pair_nearer"]
-    limit = known.get("strong_below", HARDLY)
-    chance = nearer < 0.5 + SURE * known["pair_error"]
-    if nearer >= limit or (chance and not known.training):
+    nearer = facts["pair_nearer"]
+    limit = facts.get("strong_below", HARDLY)
+    chance = nearer < 0.5 + SURE * facts["pair_error"]
+    if nearer >= limit or (chance and not facts.training):
         return None
-    if known.get("side_recall", 0.0) >= 0.3:
+    if facts.get("side_recall", 0.0) >= 0.3:
         return None
-    before = known.get("untrained_pair_nearer")
+    before = facts.get("untrained_pair_nearer")
     return Finding(
         name="strong_views",
         severity="critical" if chance else "warning",
         evidence=(
             f"a positive is nearer than only {100 * nearer:.1f} % of the other samples; alignment "
-            f"{known.get('pair_alignment', 0.0):.3f}, with shuffled pairs "
-            f"{known.get('pair_alignment_shuffled', 0.0):.3f}; no other row is nearer to be the "
+            f"{facts.get('pair_alignment', 0.0):.3f}, with shuffled pairs "
+            f"{facts.get('pair_alignment_shuffled', 0.0):.3f}; no other row is nearer to be the "
             "partner" + ("" if before is None else f"; untrained {100 * before:.1f} %")
         ),
         cause="the views remove most of what tells samples apart",
         advice="weaken the augmentations, by half at first"
-        if known.training
+        if facts.training
         else "compare what the two sides share; pairs of other views say more",
-        settings=_views(known, 0.25),
+        settings=_views(facts, 0.25),
         expect=f"a positive nearer than {100 * HARDLY:.0f} % of the others",
         paper="chen2020simclr",
         strength=20 * (1 - nearer) / (1 - HARDLY),
@@ -148,16 +148,16 @@ def strong_views(known: Known) -> Finding | None:
     )
 
 
-def weak_views(known: Known) -> Finding | None:
+def weak_views(facts: Facts) -> Finding | None:
     """Positives all but coincide where strangers do not: the task is solved by any encoder."""
-    if not known.has("pair_alignment", "pair_alignment_shuffled"):
+    if not facts.has("pair_alignment", "pair_alignment_shuffled"):
         return None
-    positive, stranger = known["pair_alignment"], known["pair_alignment_shuffled"]
+    positive, stranger = facts["pair_alignment"], facts["pair_alignment_shuffled"]
     if stranger < 1e-3 or positive >= TIGHT * stranger:
         return None
     factor = min(30.0, max(2.0, (0.1 / max(positive / stranger, 1e-9)) ** 0.5))
-    gain = known.cost("untrained")
-    idle = gain is not None and gain.gain < 0.02 and known.training
+    gain = facts.cost("untrained")
+    idle = gain is not None and gain.gain < 0.02 and facts.training
     return Finding(
         name="weak_views",
         severity="warning" if idle else "note",
@@ -167,9 +167,9 @@ def weak_views(known: Known) -> Finding | None:
         ),
         cause="the two views are nearly the same, so that there is nothing to be invariant to",
         advice=f"strengthen the augmentations, about {factor:.0f} times"
-        if known.training
+        if facts.training
         else "nothing, unless these were meant to be different views of a sample",
-        settings=_views(known, factor),
+        settings=_views(facts, factor),
         expect=f"alignment above {100 * TIGHT:.0f} % of that of shuffled pairs",
         paper="chen2020simclr",
         strength=TIGHT * stranger / max(positive, 1e-12),
@@ -177,12 +177,12 @@ def weak_views(known: Known) -> Finding | None:
     )
 
 
-def modality_gap(known: Known) -> Finding | None:
+def modality_gap(facts: Facts) -> Finding | None:
     """The two sides lie apart, so that partners are farther than strangers of the own side."""
-    cost = known.cost("gap")
-    if cost is None or not known.has("side_gap"):
+    cost = facts.cost("gap")
+    if cost is None or not facts.has("side_gap"):
         return None
-    gap = known["side_gap"]
+    gap = facts["side_gap"]
     severity = graded(cost)
     if severity == "note" and gap < 1:
         return None
@@ -202,12 +202,12 @@ def modality_gap(known: Known) -> Finding | None:
     )
 
 
-def side_scales(known: Known) -> Finding | None:
+def side_scales(facts: Facts) -> Finding | None:
     """One side is longer than the other: cosines do not see it, distances do."""
-    cost = known.cost("scales")
+    cost = facts.cost("scales")
     if cost is None:
         return None
-    scale = known["side_scale"]
+    scale = facts["side_scale"]
     return Finding(
         name="side_scales",
         severity=graded(cost),
@@ -222,22 +222,22 @@ def side_scales(known: Known) -> Finding | None:
     )
 
 
-def permuted_columns(known: Known) -> Finding | None:
+def permuted_columns(facts: Facts) -> Finding | None:
     """Columns of the second side that are those of the first, in another order."""
-    moved = known.get("columns_moved", 0)
-    cost = known.cost("columns_back")
-    d = known.main("d", 1)
+    moved = facts.get("columns_moved", 0)
+    cost = facts.cost("columns_back")
+    d = facts.main("d", 1)
     if moved < max(2, 0.02 * d) or cost is None:
         return None
     severity = graded(cost)
-    if known.get("columns_correlation", 0.0) < 0.2 and severity == "note":
+    if facts.get("columns_correlation", 0.0) < 0.2 and severity == "note":
         return None
     return Finding(
         name="permuted_columns",
         severity=severity,
         evidence=(
             f"{moved} of {d} columns of the second side belong to other columns of the first "
-            f"(median correlation {known['columns_correlation']:.2f} there)"
+            f"(median correlation {facts['columns_correlation']:.2f} there)"
         ),
         cause="one side was written with its columns in another order",
         advice="put the columns of the second side in the order of the first",
@@ -253,7 +253,7 @@ def permuted_columns(known: Known) -> Finding | None:
     )
 
 
-def _views(known: Known, factor: float) -> dict[str, Any]:
+def _views(facts: Facts, factor: float) -> dict[str, Any]:
     """The first view so many times as strong, in its own notation."""
-    found = scaled_views(known.setting("views.first", "") or "", factor)
+    found = scaled_views(facts.setting("views.first", "") or "", factor)
     return {} if found is None else {"views.first": found}

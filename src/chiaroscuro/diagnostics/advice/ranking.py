@@ -15,11 +15,11 @@ from chiaroscuro.diagnostics.advice import (
     temperature,
     training,
 )
-from chiaroscuro.diagnostics.advice.finding import SEVERITIES, Finding, Known
+from chiaroscuro.diagnostics.advice.finding import COSTLY, SEVERITIES, Facts, Finding
 
 __all__ = ["NEEDS", "RULES", "checks", "findings"]
 
-Rule = Callable[[Known], Finding | None]
+Rule = Callable[[Facts], Finding | None]
 
 RULES: dict[str, Rule] = {
     name: getattr(room, name)
@@ -54,17 +54,17 @@ NEEDS: dict[str, str] = {
 """The measure without which a rule says nothing; "n" stands for rows alone."""
 
 
-def checks(known: Known) -> list[str]:
+def checks(facts: Facts) -> list[str]:
     """The names of the rules that have what they need.
 
     Example:
-        >>> "at_chance" in checks(Known({"n": 500})), "zero_rows" in checks(Known({"n": 500}))
+        >>> "at_chance" in checks(Facts({"n": 500})), "zero_rows" in checks(Facts({"n": 500}))
         (False, True)
     """
-    return [name for name in RULES if known.main(NEEDS[name]) is not None]
+    return [name for name in RULES if facts.main(NEEDS[name]) is not None]
 
 
-def findings(known: Known, rules: Iterable[Rule] | None = None) -> list[Finding]:
+def findings(facts: Facts, rules: Iterable[Rule] | None = None) -> list[Finding]:
     """What the rules find, what matters most first.
 
     By severity; then causes before symptoms; then by what the cure regains, and by strength: how
@@ -73,15 +73,15 @@ def findings(known: Known, rules: Iterable[Rule] | None = None) -> list[Finding]
     of a run and are left out where they are so already.
 
     Args:
-        known: measures and settings.
+        facts: measures and settings.
         rules: all of them by default.
 
     Example:
-        >>> [one.name for one in findings(Known({"zero_rows": 9, "n": 9}))]
+        >>> [one.name for one in findings(Facts({"zero_rows": 9, "n": 9}))]
         ['zero_rows']
     """
-    made = [rule(known) for rule in (RULES.values() if rules is None else rules)]
-    found = [_settled(one, known) for one in made if one is not None]
+    made = [rule(facts) for rule in (RULES.values() if rules is None else rules)]
+    found = [_settled(one, facts) for one in made if one is not None]
     above: dict[str, Finding] = {}
     for one in sorted(found, key=_rank, reverse=True):
         if one.severity == "note":
@@ -92,6 +92,8 @@ def findings(known: Known, rules: Iterable[Rule] | None = None) -> list[Finding]
     kept: list[Finding] = []
     for one in found:
         cause = above.get(one.name)
+        if cause is not None and _regains(one) > _regains(cause) + COSTLY > COSTLY:
+            cause = None  # what regains more is no consequence of what regains less
         if cause is not None and one.severity != "note" and one.name not in _causes(cause, above):
             words = f"follows from {cause.name.replace('_', ' ')}; {one.cause}"
             one = dataclasses.replace(one, severity="note", cause=words)
@@ -117,16 +119,23 @@ def _causes(one: Finding, above: dict[str, Finding]) -> set[str]:
     return seen
 
 
-def _settled(one: Finding, known: Known) -> Finding:
+def _settled(one: Finding, facts: Facts) -> Finding:
     """Settings only where there are any to set, and only those that are not so already."""
     news = {
         key: value
         for key, value in one.settings.items()
-        if known.settings and str(known.setting(key)) != str(value)
+        if facts.settings and str(facts.setting(key)) != str(value)
     }
     return one if news == dict(one.settings) else dataclasses.replace(one, settings=news)
 
 
-def _rank(one: Finding) -> tuple[int, bool, float, float]:
-    gain = one.cost.gain if one.cost is not None and one.cost.right else 0.0
-    return SEVERITIES.index(one.severity), not one.symptom, round(abs(gain), 2), one.strength
+def _regains(one: Finding) -> float:
+    """The share of labels or partners that the cure regains; 0 where none was tried."""
+    return abs(one.cost.gain) if one.cost is not None and one.cost.right else 0.0
+
+
+def _rank(one: Finding) -> tuple[int, bool, bool, float, float]:
+    gain = _regains(one)
+    severity = SEVERITIES.index(one.severity)
+    costly = severity == 0 and gain >= COSTLY  # among notes, what would regain something
+    return severity, costly, not one.symptom, round(gain, 2), one.strength

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chiaroscuro.diagnostics.advice.finding import Cost, Finding, Known, graded
+from chiaroscuro.diagnostics.advice.finding import Cost, Facts, Finding, graded
 
 __all__ = [
     "duplicated_samples",
@@ -15,10 +15,11 @@ __all__ = [
     "zero_rows",
 ]
 
-TWINS = 0.05
-"""Share of rows with an exact twin, and half that of near ones where nothing says what they
-flatter, that is a warning."""
-SEEN = 0.002
+TWINS = 0.1
+"""Share of rows with an exact twin, or of near ones over 2.5, that is a warning where nothing says
+what they flatter."""
+SEEN = 0.005
+"""Share of rows with a near twin that is worth a word; by chance a thousandth."""
 FLATTERED = 0.02
 HUB = 0.1
 """Share of all rows that have one and the same row among their ten nearest."""
@@ -26,23 +27,29 @@ SKEW = 4.0
 """Skewness of the counts; sentence embeddings in 384 dimensions have 1.7."""
 EVEN = 0.8
 """Entropy of the classes over that of even ones."""
+VALLEY = 0.06
+"""Share of the rows with a length in the middle third between two groups of lengths."""
+ALONE = 0.45
+"""How much more apart two groups of rows are than twice what their classes tell of them."""
 MANY = 0.01
 """Share of zero rows that is a warning without labels; of far rows twice that."""
 
 
-def duplicated_samples(known: Known) -> Finding | None:
+def duplicated_samples(facts: Facts) -> Finding | None:
     """Rows far nearer to another one than neighbours are, for data of this dimension."""
-    share = known.get("near_twins")
-    if share is None or known.kind in ("map", "codes", "counts", "shares"):
+    share = facts.get("near_twins")
+    if share is None or facts.kind in ("map", "codes", "counts", "shares"):
         return None
-    exact, n = known.main("exact_duplicates", 0), known.main("n", 1)
-    bound = known.get("near_twins_bound", 0.0)
-    if share < SEEN:
+    exact, n = facts.main("exact_duplicates", 0), facts.main("n", 1)
+    if facts.get("all_exact_duplicates", 0) >= exact:  # of a pass over all rows of the file
+        exact, n = facts.get("all_exact_duplicates", 0), facts.get("all_rows", n)
+    bound = facts.get("near_twins_bound", 0.0)
+    if share < SEEN and not exact:
         return None
-    single = known.cost("single")
+    single = facts.cost("single")
     flattered = 0.0 if single is None else -single.gain
     sure = flattered >= FLATTERED and single is not None and -single.high >= 0
-    many = max(exact / n, 0.0 if single is not None else share / 2) >= TWINS
+    many = single is None and max(exact / n, share / 2.5) >= TWINS
     severity = "warning" if sure or many else "note"
     return Finding(
         name="duplicated_samples",
@@ -76,15 +83,15 @@ def duplicated_samples(known: Known) -> Finding | None:
     )
 
 
-def zero_rows(known: Known) -> Finding | None:
+def zero_rows(facts: Facts) -> Finding | None:
     """Rows of zeros, which have no direction."""
-    zero, n = known.get("zero_rows", known.get("z_zero_rows", 0)), known.main("n", 1)
+    zero, n = facts.get("zero_rows", facts.get("z_zero_rows", 0)), facts.main("n", 1)
     if not zero:
         return None
     share = zero / n
-    cost = known.cost("nonzero")
+    cost = facts.cost("nonzero")
     severity = "critical" if share >= 0.5 else graded(cost)
-    if severity == "note" and share >= MANY and known.kind != "counts":
+    if severity == "note" and share >= MANY and facts.kind != "counts":
         severity = "warning"
     return Finding(
         name="zero_rows",
@@ -106,26 +113,26 @@ def zero_rows(known: Known) -> Finding | None:
     )
 
 
-def outlier_rows(known: Known) -> Finding | None:
+def outlier_rows(facts: Facts) -> Finding | None:
     """Rows of four median lengths and more."""
-    far, n = known.get("far_rows", 0), known.main("n", 1)
-    if not far or known.kind in ("map", "counts"):
+    far, n = facts.get("far_rows", 0), facts.main("n", 1)
+    if not far or facts.kind in ("map", "counts"):
         return None
     share = far / n
     if share > 0.4:
         return None  # two scales, not outliers
-    cost = known.cost("trim")
+    cost = facts.cost("trim")
     severity = graded(cost)
     if severity == "note" and share >= 2 * MANY and (cost is None or not cost.right):
         severity = "warning"
-    if known.kind == "table":
+    if facts.kind == "table":
         severity = "note"
     return Finding(
         name="outlier_rows",
         severity=severity,
         evidence=(
             f"{far} of {n} rows ({100 * share:.2g} %) are longer than four medians; in the middle "
-            f"{known['far_factor']:.1f} times as long as a typical row"
+            f"{facts['far_factor']:.1f} times as long as a typical row"
         ),
         cause="samples unlike the others, a batch that overflowed, or rows that were never "
         "normalised",
@@ -143,20 +150,20 @@ def outlier_rows(known: Known) -> Finding | None:
     )
 
 
-def mixed_normalisation(known: Known) -> Finding | None:
+def mixed_normalisation(facts: Facts) -> Finding | None:
     """Some rows have one and the same length, the others do not."""
-    share, spread = known.get("same_length"), known.get("other_length_spread", 0.0)
-    if share is None or known.kind in ("map", "counts", "codes", "shares"):
+    share, spread = facts.get("same_length"), facts.get("other_length_spread", 0.0)
+    if share is None or facts.kind in ("map", "counts", "codes", "shares"):
         return None
     by_chance = 5 * 1e-3 / (2.5 * max(spread, 1e-3)) + 0.01
     if not by_chance < share < 0.99 or spread <= 0.02:
         return None
-    cost = known.cost("unit")
+    cost = facts.cost("normalised")
     return Finding(
         name="mixed_normalisation",
         severity=graded(cost),
         evidence=(
-            f"{100 * share:.1f} % of the rows have length {known['same_length_is']:.4g}, the "
+            f"{100 * share:.1f} % of the rows have length {facts['same_length_is']:.4g}, the "
             f"others vary by {100 * spread:.0f} %"
         ),
         cause="some rows were normalised and some were not: two versions of a pipeline",
@@ -170,15 +177,17 @@ def mixed_normalisation(known: Known) -> Finding | None:
     )
 
 
-def mixed_scales(known: Known) -> Finding | None:
+def mixed_scales(facts: Facts) -> Finding | None:
     """Lengths of rows form two groups."""
-    gap, share = known.get("length_gap", 0.0), known.get("length_share", 0.5)
-    if gap < 4 or not 0.04 <= share <= 0.96 or known.kind in ("map", "counts", "codes"):
+    gap, share = facts.get("length_gap", 0.0), facts.get("length_share", 0.5)
+    if gap < 3 or not 0.04 <= share <= 0.96 or facts.kind in ("map", "counts", "codes"):
         return None
-    ratio = known.get("length_ratio", 1.0)
+    if facts.get("length_valley", 0.0) > VALLEY:
+        return None  # one group of lengths, however wide
+    ratio = facts.get("length_ratio", 1.0)
     if ratio < 1.3:
         return None
-    cost = known.cost("unit")
+    cost = facts.cost("lengths")
     return Finding(
         name="mixed_scales",
         severity=graded(cost),
@@ -197,15 +206,15 @@ def mixed_scales(known: Known) -> Finding | None:
     )
 
 
-def mixed_encoders(known: Known) -> Finding | None:
+def mixed_encoders(facts: Facts) -> Finding | None:
     """Two groups of rows with the same classes that are hardly ever neighbours."""
-    if not known.has("groups_apart", "groups_told_by_labels", "groups_share"):
+    if not facts.has("groups_apart", "groups_told_by_labels", "groups_share"):
         return None
-    apart, told = known["groups_apart"], known["groups_told_by_labels"]
-    share = known["groups_share"]
-    if apart < 0.7 or told > 0.12 or share < 0.03 or not known.contrastive:
+    apart, told = facts["groups_apart"], facts["groups_told_by_labels"]
+    share = facts["groups_share"]
+    if apart < 0.7 or apart - 2 * told < ALONE or share < 0.03 or not facts.contrastive:
         return None
-    cost = known.cost("groups")
+    cost = facts.cost("groups")
     severity = graded(cost)
     return Finding(
         name="mixed_encoders",
@@ -225,14 +234,14 @@ def mixed_encoders(known: Known) -> Finding | None:
     )
 
 
-def hubs(known: Known) -> Finding | None:
+def hubs(facts: Facts) -> Finding | None:
     """A few rows are everyone's neighbours."""
-    share, skewness = known.main("hub_share"), known.main("hub_skewness")
+    share, skewness = facts.main("hub_share"), facts.main("hub_skewness")
     if share is None or skewness is None or share < HUB or skewness < SKEW:
         return None
-    if not known.contrastive:
+    if not facts.contrastive:
         return None
-    cost: Cost | None = known.cost("hubs")
+    cost: Cost | None = facts.cost("hubs")
     severity = graded(cost, "warning" if share >= 3 * HUB else "note")
     return Finding(
         name="hubs",
@@ -240,7 +249,7 @@ def hubs(known: Known) -> Finding | None:
         evidence=(
             f"one row is among the ten nearest of {100 * share:.1f} % of the rows; skewness of the "
             f"counts {skewness:.1f} (even coverage has about 1), "
-            f"{100 * known.main('orphans', 0.0):.1f} % are nobody's neighbour"
+            f"{100 * facts.main('orphans', 0.0):.1f} % are nobody's neighbour"
         ),
         cause="rows near the common mean are close to all others, which few directions or a "
         "mean far from 0 make worse",
@@ -255,18 +264,18 @@ def hubs(known: Known) -> Finding | None:
     )
 
 
-def imbalanced_classes(known: Known) -> Finding | None:
+def imbalanced_classes(facts: Facts) -> Finding | None:
     """Classes of very different sizes: what accuracy means, not what is wrong."""
-    if not known.has("class_evenness", "largest_class", "n_classes"):
+    if not facts.has("class_evenness", "largest_class", "n_classes"):
         return None
-    evenness = known["class_evenness"]
+    evenness = facts["class_evenness"]
     if evenness >= EVEN:
         return None
     return Finding(
         name="imbalanced_classes",
         severity="note",
         evidence=(
-            f"the largest of {known['n_classes']} classes holds {100 * known['largest_class']:.1f} "
+            f"the largest of {facts['n_classes']} classes holds {100 * facts['largest_class']:.1f} "
             f"% of the rows, the entropy of classes is {100 * evenness:.0f} % of even ones'"
         ),
         cause="frequent classes fill the sphere and the negatives, rare ones crowd together",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from chiaroscuro.diagnostics.advice.collapse import SYMPTOMS
-from chiaroscuro.diagnostics.advice.finding import Finding, Known
+from chiaroscuro.diagnostics.advice.finding import Facts, Finding
 from chiaroscuro.diagnostics.advice.notation import projector_that, with_temperature
 
 __all__ = [
@@ -30,6 +30,10 @@ PINNED = 0.7
 TOLD_APART, LOSES = 0.8, 0.03
 """Share of strangers that a positive is nearer than, and of labels that are surely lost, where a
 training learnt samples and forgot classes."""
+TOLD_WELL, ALIEN = 0.84, 0.68
+"""The same where the hardest negatives are mostly of other classes: as a share of the labels that
+neighbours name, they are of the same class for 0.77 to 1 in trainings on mixed batches and for
+0.54 to 0.64 in those on batches of one class."""
 SAME = 0.97
 """Linear agreement (CKA) with the untrained network above which nothing was learnt."""
 SPREAD = 0.8
@@ -44,12 +48,12 @@ GONE = 0.15
 """R^2 below which a factor is gone."""
 
 
-def untrained_model(known: Known) -> Finding | None:
+def untrained_model(facts: Facts) -> Finding | None:
     """h is what the network gave before its first step."""
-    if not known.has("untrained_agreement"):
+    if not facts.has("untrained_agreement"):
         return None
-    agreement = known["untrained_agreement"]
-    gain = known.get("gain_over_untrained")
+    agreement = facts["untrained_agreement"]
+    gain = facts.get("gain_over_untrained")
     if agreement < SAME:
         return None
     return Finding(
@@ -60,9 +64,10 @@ def untrained_model(known: Known) -> Finding | None:
             + ("" if gain is None else f", and its neighbours name {100 * gain:+.1f} % more labels")
         ),
         cause="weights were not loaded, or training made no steps",
-        advice="check which checkpoint was loaded; train longer",
-        settings={"epochs": max(50, 2 * int(known.setting("epochs", 25)))},
-        target={"epochs": max(50, 2 * int(known.setting("epochs", 25))), "lr": "usual"},
+        advice="check which checkpoint was loaded; train longer, at a learning rate at which the "
+        "loss falls (1e-3 is usual for Adam)",
+        settings={"epochs": max(50, 2 * int(facts.setting("epochs", 25)))},
+        target={"steps": 5 * FEW_STEPS, "lr": "usual"},
         expect="an agreement below 0.9, and more labels than the untrained network",
         paper="chen2020simclr",
         strength=200.0,
@@ -73,23 +78,23 @@ def untrained_model(known: Known) -> Finding | None:
     )
 
 
-def hardly_trained(known: Known) -> Finding | None:
+def hardly_trained(facts: Facts) -> Finding | None:
     """Positives are hardly nearer than strangers, after too few steps to expect otherwise."""
-    if not known.has("steps", "pair_nearer"):
+    if not facts.has("steps", "pair_nearer"):
         return None
-    steps, nearer = int(known["steps"]), known["pair_nearer"]
-    gain = known.cost("untrained")
+    steps, nearer = int(facts["steps"]), facts["pair_nearer"]
+    gain = facts.cost("untrained")
     learnt = gain is not None and gain.gain > 0.1
-    same = known.get("untrained_agreement", 0.0) >= 0.9
-    flat = known.has("first_loss", "last_loss") and (
-        known["first_loss"] - known["last_loss"] < 0.02 * abs(known["first_loss"])
+    same = facts.get("untrained_agreement", 0.0) >= 0.9
+    flat = facts.has("first_loss", "last_loss") and (
+        facts["first_loss"] - facts["last_loss"] < 0.02 * abs(facts["first_loss"])
     )
     begun = steps < BEGUN or same or (flat and nearer < 0.9) or nearer < APART
     if steps >= FEW_STEPS or not begun or (learnt and steps >= BEGUN):
         return None
-    if known.get("view1_nearer", 1.0) < 0.6 and steps >= BEGUN:
+    if facts.get("view1_nearer", 1.0) < 0.6 and steps >= BEGUN:
         return None  # the views are at fault: steps would not help
-    epochs = int(known.setting("epochs", 1))
+    epochs = int(facts.setting("epochs", 1))
     more = max(epochs + 1, -(-5 * FEW_STEPS * epochs // max(steps, 1)))
     return Finding(
         name="hardly_trained",
@@ -99,9 +104,10 @@ def hardly_trained(known: Known) -> Finding | None:
             "samples (50 % is chance)"
         ),
         cause="training has hardly begun; what else is found may be its beginning",
-        advice="train longer before judging anything else",
+        advice="train longer, at a learning rate at which the loss falls, before judging anything "
+        "else",
         settings={"epochs": more},
-        target={"epochs": more, "lr": "usual"},
+        target={"steps": 5 * FEW_STEPS, "lr": "usual"},
         expect=f"a positive nearer than {100 * APART:.0f} % of the others",
         paper="chen2020simclr",
         strength=180.0,
@@ -113,22 +119,22 @@ def hardly_trained(known: Known) -> Finding | None:
     )
 
 
-def stuck_at_the_start(known: Known) -> Finding | None:
+def stuck_at_the_start(facts: Facts) -> Finding | None:
     """The loss stays at log m, that of a collapsed batch: the training never began, or hardly.
 
     At a high temperature every loss is near log m; then z is spread, and it is no collapse. A
     warning where the loss has left log m by less than a seventh, and z is still half in the cone it
     began in.
     """
-    if not known.has("last_loss", "collapsed_loss"):
+    if not facts.has("last_loss", "collapsed_loss"):
         return None
-    last, collapsed = known["last_loss"], known["collapsed_loss"]
-    cone = known.get("z_mean_cosine", 1.0)
+    last, collapsed = facts["last_loss"], facts["collapsed_loss"]
+    cone = facts.get("z_mean_cosine", 1.0)
     stuck = abs(last - collapsed) <= 0.02 * collapsed and cone >= SPREAD
     slow = HARDLY * collapsed <= last <= 1.02 * collapsed and cone >= SPREAD / 2
-    if not (stuck or (slow and known.has("steps"))):
+    if not (stuck or (slow and facts.has("steps"))):
         return None
-    standard = projector_that(known.setting("network.projector", ""), last="standardise")
+    standard = projector_that(facts.setting("network.projector", ""), last="standardise")
     return Finding(
         name="stuck_at_the_start",
         severity="critical" if stuck else "warning",
@@ -149,11 +155,11 @@ def stuck_at_the_start(known: Known) -> Finding | None:
     )
 
 
-def projector_for_encoder(known: Known) -> Finding | None:
+def projector_for_encoder(facts: Facts) -> Finding | None:
     """What is called h knows less of the labels than what is called z: they are exchanged."""
-    if not known.has("linear_accuracy", "z_linear_accuracy", "linear_error"):
+    if not facts.has("linear_accuracy", "z_linear_accuracy", "linear_error"):
         return None
-    h, z, error = known["linear_accuracy"], known["z_linear_accuracy"], known["linear_error"]
+    h, z, error = facts["linear_accuracy"], facts["z_linear_accuracy"], facts["linear_error"]
     if z - h < max(BEHIND, 3 * error):
         return None
     return Finding(
@@ -172,28 +178,28 @@ def projector_for_encoder(known: Known) -> Finding | None:
     )
 
 
-def suppressed_style(known: Known) -> Finding | None:
+def suppressed_style(facts: Facts) -> Finding | None:
     """A factor that the untrained network still told, and h no longer.
 
     A warning where it is gone; a note where it has faded, or where the views draw it anew.
     """
-    if not known.has("lost_factor", "lost_r2", "lost_before", "lost_space"):
+    if not facts.has("lost_factor", "lost_r2", "lost_before", "lost_space"):
         return None
-    before, after = known["lost_before"], known["lost_r2"]
+    before, after = facts["lost_before"], facts["lost_r2"]
     if before - after < LOST:
         return None
     # what fresh drawings of a sample change is meant to be lost
-    meant = bool(known.setting("views.fresh", False))
-    d = int(known.get("z_d", known.get("d", 128)))
-    tau = float(known.get("tau", 0.5))
+    meant = bool(facts.setting("views.fresh", False))
+    d = int(facts.get("z_d", facts.get("d", 128)))
+    tau = float(facts.get("tau", 0.5))
     taus = [float(f"{tau:g}")] * (d - d // 2) + [float(f"{2 * tau:g}")] * (d // 2)
-    found = with_temperature(known.setting("objective", "") or "", taus)
+    found = with_temperature(facts.setting("objective", "") or "", taus)
     return Finding(
         name="suppressed_style",
         severity="warning" if after < GONE and not meant else "note",
         evidence=(
-            f"`{known['lost_factor']}` has R^2 {after:.2f} in {known['lost_space']}, against "
-            f"{before:.2f} in {known['lost_from']}; {known['lost_count']} factors lost "
+            f"`{facts['lost_factor']}` has R^2 {after:.2f} in {facts['lost_space']}, against "
+            f"{before:.2f} in {facts['lost_from']}; {facts['lost_count']} factors lost "
             "half as much, or more"
         ),
         cause=(
@@ -205,20 +211,20 @@ def suppressed_style(known: Known) -> Finding | None:
             "room there; or use the representation before the projector"
         ),
         settings={} if found is None else {"objective": found},
-        expect=f"R^2 of `{known['lost_factor']}` above {after + LOST / 2:.2f}",
+        expect=f"R^2 of `{facts['lost_factor']}` above {after + LOST / 2:.2f}",
         paper="rusak2022",
         strength=(before - after) / LOST,
     )
 
 
-def batch_statistics(known: Known) -> Finding | None:
+def batch_statistics(facts: Facts) -> Finding | None:
     """Means of consecutive rows vary less than chance lets them: batches were normalised alone."""
-    if not known.has("block_ratio", "block_size", "block_score"):
+    if not facts.has("block_ratio", "block_size", "block_score"):
         return None
-    ratio, score = known["block_ratio"], known["block_score"]
+    ratio, score = facts["block_ratio"], facts["block_score"]
     if ratio > PINNED or score > -6:
         return None
-    size = known["block_size"]
+    size = facts["block_size"]
     return Finding(
         name="batch_statistics",
         severity="warning",
@@ -244,23 +250,35 @@ def batch_statistics(known: Known) -> Finding | None:
     )
 
 
-def class_blind(known: Known) -> Finding | None:
+def class_blind(facts: Facts) -> Finding | None:
     """Samples are told apart better than their classes: what a batch of one class teaches."""
-    if not known.training or not known.has("pair_nearer"):
+    if not facts.training or not facts.has("pair_nearer"):
         return None
-    costs = [one for one in (known.cost("untrained"), known.cost("input")) if one is not None]
+    costs = [one for one in (facts.cost("untrained"), facts.cost("input")) if one is not None]
     cost = min(costs, key=lambda one: one.gain) if costs else None
-    told = known["pair_nearer"] >= TOLD_APART
-    worse = cost is not None and told and -cost.high >= LOSES
-    if cost is None or not worse:
+    told = facts["pair_nearer"] >= TOLD_APART
+    worse = told and -cost.high >= LOSES if cost is not None else False
+    hardest, all_of, knn = (facts.get(k) for k in ("false_hardest", "false_all", "knn_accuracy"))
+    strange = (
+        facts["pair_nearer"] >= TOLD_WELL
+        and None not in (hardest, all_of, knn)
+        and knn >= 2 * all_of
+        and hardest < ALIEN * knn
+    )
+    if cost is None or not (worse or strange):
         return None
     return Finding(
         name="class_blind",
         severity="warning",
         evidence=(
-            f"a positive is nearer than {100 * known['pair_nearer']:.1f} % of the other samples"
+            f"a positive is nearer than {100 * facts['pair_nearer']:.1f} % of the other samples"
             f"; yet neighbours name {cost.after:.1%} of the labels, and {cost.before:.1%} from the "
             "raw input or the untrained network"
+            + (
+                f"; of the hardest negatives {hardest:.1%} are of the same class"
+                if hardest is not None
+                else ""
+            )
         ),
         cause="the loss was solved by what differs inside a class: batches of one class or one "
         "source, or views that keep a sample's own marks and remove its class",

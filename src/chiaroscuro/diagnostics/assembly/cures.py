@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chiaroscuro.diagnostics.advice.finding import Cost
 from chiaroscuro.measures import nearest, unit, voted
 from chiaroscuro.measures.neighbours import Neighbours
 
-__all__ = ["Gain", "Pairs", "Rows"]
+if TYPE_CHECKING:
+    from chiaroscuro.diagnostics.assembly.measuring import Measured
+
+__all__ = ["Pairs", "Rows", "note", "paired"]
 
 TRIED = 2_000
 """Rows on which a cure is tried."""
@@ -22,33 +25,7 @@ OVERLAP = 10
 Z95 = 1.96
 
 
-@dataclass(frozen=True)
-class Gain:
-    """What a cure changes: `of` is the measure, `gain` its rise, `low` to `high` its 95 % interval.
-
-    Of neighbours, `gain` is the share that are others afterwards.
-    """
-
-    of: str
-    before: float
-    after: float
-    gain: float
-    low: float
-    high: float
-    n: int
-
-    def numbers(self, name: str) -> dict[str, float | int | str]:
-        """The same as measures of a diagnosis."""
-        found = {"before": self.before, "after": self.after, "gain": self.gain}
-        found |= {"low": self.low, "high": self.high}
-        return {
-            **{f"cure_{name}_{key}": value for key, value in found.items()},
-            f"cure_{name}_of": self.of,
-            f"cure_{name}_n": self.n,
-        }
-
-
-def paired(of: str, before: np.ndarray, after: np.ndarray) -> Gain:
+def paired(of: str, before: np.ndarray, after: np.ndarray) -> Cost:
     """The mean difference of two hits for each row, with the interval of a paired comparison."""
     apart = after.astype(np.float64) - before
     n = len(apart)
@@ -57,7 +34,13 @@ def paired(of: str, before: np.ndarray, after: np.ndarray) -> Gain:
     error = math.sqrt(max(float(apart.var()), 1 / max(n, 1)) / max(n, 1))
     low, high = gain - Z95 * error, gain + Z95 * error
     means = (float(before.mean()), float(after.mean())) if n else (0.0, 0.0)
-    return Gain(of, *means, gain, low, high, n)
+    return Cost(of, *means, gain, low, high, n)
+
+
+def note(out: Measured, cure: str, cost: Cost) -> Cost:
+    """Add what a cure changes to the measures."""
+    out.numbers |= cost.numbers(cure)
+    return cost
 
 
 class Rows:
@@ -130,7 +113,7 @@ class Rows:
         cured: np.ndarray | Callable[[np.ndarray], np.ndarray],
         keep: np.ndarray | None = None,
         metric: str = "cosine",
-    ) -> Gain:
+    ) -> Cost:
         """What a cure gains.
 
         Args:
@@ -152,7 +135,7 @@ class Rows:
 
     def _dropped(
         self, name: str, before: np.ndarray, after: np.ndarray, keep: np.ndarray, metric: str
-    ) -> Gain:
+    ) -> Cost:
         kept = self._only(after, keep)
         asked = ~np.isnan(before)
         if len(kept.x) <= NEIGHBOURS or kept.y is None:
@@ -166,7 +149,7 @@ class Rows:
         dropped = float((~keep & asked).sum()) / max(1, int(asked.sum()))
         error *= min(1.0, math.sqrt(dropped) + 0.1)  # most rows are in both
         gain = left - full
-        return Gain(name, full, left, gain, gain - Z95 * error, gain + Z95 * error, n)
+        return Cost(name, full, left, gain, gain - Z95 * error, gain + Z95 * error, n)
 
     def _only(self, x: np.ndarray, keep: np.ndarray) -> Rows:
         return Rows(
@@ -175,7 +158,7 @@ class Rows:
             None if self.split is None else self.split[keep],
         )
 
-    def _moved(self, after: np.ndarray, keep: np.ndarray | None, metric: str) -> Gain:
+    def _moved(self, after: np.ndarray, keep: np.ndarray | None, metric: str) -> Cost:
         """Without labels: which share of ten neighbours are others."""
         asked = np.arange(len(self.x))
         before = self.cosine[0] if metric == "cosine" else self.search(self.x, metric)[0]
@@ -186,7 +169,7 @@ class Rows:
         else:
             own = np.flatnonzero(keep)
             if len(own) <= k + 1:
-                return Gain("neighbours", 1.0, 1.0, 0.0, 0.0, 0.0, len(own))
+                return Cost("neighbours", 1.0, 1.0, 0.0, 0.0, 0.0, len(own))
             found = nearest(after[own], k, metric)
             asked = own
             a, b = before.ids[own][:, :k], own[found.ids]
@@ -195,7 +178,7 @@ class Rows:
         error = float(moved.std()) / math.sqrt(len(asked))
         mean = float(moved.mean())
         low, high = mean - Z95 * error, mean + Z95 * error
-        return Gain("neighbours", 1.0, float(same.mean()), mean, low, high, len(asked))
+        return Cost("neighbours", 1.0, float(same.mean()), mean, low, high, len(asked))
 
 
 class Pairs:
@@ -235,7 +218,7 @@ class Pairs:
     def base(self) -> np.ndarray:
         return self.recalled(self.x1, self.x2)
 
-    def gain(self, x1: np.ndarray, x2: np.ndarray, metric: str = "cosine") -> Gain:
+    def gain(self, x1: np.ndarray, x2: np.ndarray, metric: str = "cosine") -> Cost:
         """What other sides gain in recall."""
         before = self.base if metric == "cosine" else self.recalled(self.x1, self.x2, metric)
         name = "recall_1" if metric == "cosine" else "recall_1_euclidean"

@@ -10,13 +10,13 @@ import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.artifacts.pieces import blocks
-from chiaroscuro.diagnostics.advice import SEVERITIES, Finding, Known, checks, findings
+from chiaroscuro.diagnostics.advice import SEVERITIES, Facts, Finding, checks, findings
 from chiaroscuro.diagnostics.assembly.lists import list_of, scanned
 from chiaroscuro.diagnostics.assembly.measuring import (
     LEAST,
     PAIRS,
     PAIRWISE,
-    About,
+    Context,
     Measured,
     measure,
 )
@@ -97,16 +97,16 @@ class Diagnosis(Record):
         Args:
             name: of a list, such as "duplicates" or "label_errors"; or of a finding.
         """
-        known = list_of(name, self.lists)
+        listed = list_of(name, self.lists)
         need(
-            known is not None,
+            listed is not None,
             lambda: (
                 f"`Diagnosis.rows(name)` needs one of {', '.join(self.lists) or 'no lists'}; "
                 f"received `{name}`."
             ),
         )
         pandas = bring("pandas", "`Diagnosis.rows`", "'chiaroscuro[notebook]'")
-        return pandas.DataFrame(self.lists[str(known)].table())
+        return pandas.DataFrame(self.lists[str(listed)].table())
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the singular values of h and z; needs `chiaroscuro[plots]`.
@@ -135,7 +135,7 @@ class Diagnosis(Record):
 
 def diagnose(
     subject: Any,
-    about: About | None = None,
+    context: Context | None = None,
     rows: int = ROWS,
     seed: int = 0,
     inputs: Inputs | None = None,
@@ -151,7 +151,7 @@ def diagnose(
         subject: `Embeddings`, a matrix, a dictionary of arrays, a table, or a file of any kind that
             `read` knows. Of a file with more than `rows` rows all are scanned once for twins,
             zeros and lengths.
-        about: what is known of the training: the loss, the batch, settings and history.
+        context: what is known of the training: the loss, the batch, settings and history.
         rows: look at so many at most, drawn by the seed; 10,000 of them where all pairs are
             compared, 2,048 pairs of views.
         seed: of everything that is drawn.
@@ -165,23 +165,23 @@ def diagnose(
         >>> diagnose(np.ones((500, 16))).findings[0].name
         'full_collapse'
     """
-    about = About() if about is None else about
+    context = Context() if context is None else context
     reading = read(subject, rows, seed, inputs)
     embeddings = reading.embeddings
-    about = _of_rows(about, reading)
+    context = _of_rows(context, reading)
     seen = _scanned(reading, progress)
-    if progress is not None:
-        progress("measuring", 0.0)
-    measured = measure(embeddings, about, seed)
+    done = lambda share: None if progress is None else progress("measuring", share)
+    done(0.0)
+    measured = measure(embeddings, context, seed, done)
     lists = _lists(measured, reading, seen)
     enough = embeddings.n >= LEAST
-    known = Known(measured.numbers, flat(about.settings))
-    found = findings(known) if enough else [_too_few(embeddings)]
-    made = checks(known) if enough else []
+    facts = Facts(measured.numbers, flat(context.settings))
+    found = findings(facts) if enough else [_too_few(embeddings)]
+    made = checks(facts) if enough else []
     return Diagnosis(
         subject=reading.name,
-        state=state_of(found, known, embeddings.n),
-        verdict=verdict(found, known, embeddings.n, made),
+        state=state_of(found, facts, embeddings.n),
+        verdict=verdict(found, facts, embeddings.n, made),
         checks=tuple(made),
         findings=tuple(found),
         measures=plain(measured.numbers),
@@ -189,15 +189,15 @@ def diagnose(
         intervals=dict(measured.intervals),
         spectra=measured.spectra,
         lists=lists,
-        given=_given(embeddings, about),
-        could_tell=tuple(_could_tell(embeddings, about, enough)),
+        given=_given(embeddings, context),
+        could_tell=tuple(_could_tell(embeddings, context, enough)),
         sampling={
             "n": reading.n,
             "rows": embeddings.n,
             "rows_of_all_pairs": min(PAIRWISE, embeddings.n),
             "pairs_of_views": min(PAIRS, embeddings.n),
             "scanned": reading.n if seen is not None else embeddings.n,
-            "metric": about.metric,
+            "metric": context.metric,
             "seed": seed,
         },
         curves=dict(measured.curves),
@@ -218,21 +218,21 @@ def flat(settings: Mapping[str, Any], under: str = "") -> dict[str, Any]:
     return found
 
 
-def _of_rows(about: About, reading: Reading) -> About:
+def _of_rows(context: Context, reading: Reading) -> Context:
     """What is known of each row, of the rows that were drawn."""
     if len(reading.rows) == reading.n:
-        return about
+        return context
     names = ("inputs", "parameters", "first_parameters")
-    given = {name: value for name in names if (value := getattr(about, name)) is not None}
+    given = {name: value for name in names if (value := getattr(context, name)) is not None}
     for name, value in given.items():
         need(
             len(value) == reading.n,
             lambda name=name, value=value: (
-                f"`About({name})` needs one for each of {reading.n} rows, of which "
+                f"`Context({name})` needs one for each of {reading.n} rows, of which "
                 f"{len(reading.rows)} are looked at; received {len(value)}."
             ),
         )
-    return replace(about, **{name: value[reading.rows] for name, value in given.items()})
+    return replace(context, **{name: value[reading.rows] for name, value in given.items()})
 
 
 def _scanned(reading: Reading, progress: Progress | None) -> Scan | None:
@@ -292,20 +292,20 @@ def _too_few(embeddings: Embeddings) -> Finding:
     )
 
 
-def _given(embeddings: Embeddings, about: About) -> dict[str, str]:
+def _given(embeddings: Embeddings, context: Context) -> dict[str, str]:
     given = {name: f"{a.shape} {a.dtype}" for name, a in embeddings.arrays().items()}
-    if about.loss is not None:
-        given["objective"] = f"{about.loss.kernel!r}, {about.loss.negatives!r}"
-    if about.batch is not None:
-        given["batch"] = str(about.batch)
-    if about.settings:
+    if context.loss is not None:
+        given["objective"] = f"{context.loss.kernel!r}, {context.loss.negatives!r}"
+    if context.batch is not None:
+        given["batch"] = str(context.batch)
+    if context.settings:
         given["settings"] = "of the run"
-    if about.history:
-        given["history"] = f"{len(about.history)} records"
+    if context.history:
+        given["history"] = f"{len(context.history)} records"
     return given
 
 
-def _could_tell(embeddings: Embeddings, about: About, enough: bool) -> list[str]:
+def _could_tell(embeddings: Embeddings, context: Context, enough: bool) -> list[str]:
     here = set(embeddings.arrays())
     views = bool(here & {"h1", "z1"})
     wanted = [
@@ -321,11 +321,11 @@ def _could_tell(embeddings: Embeddings, about: About, enough: bool) -> list[str]
             "too strong views",
         ),
         (
-            about.loss is None,
+            context.loss is None,
             "with the objective (`--objective`) and two views: whether the temperature fits, and "
             "the loss taken apart",
         ),
-        (about.batch is None, "with the batch size (`--batch`): whether negatives are too few"),
+        (context.batch is None, "with the batch size (`--batch`): whether negatives are too few"),
         ("z" not in here, "with `z`, the projector's output: what the projector does to h"),
         ("h" not in here, "with `h`, the encoder's output: what is used afterwards"),
         (
@@ -334,13 +334,13 @@ def _could_tell(embeddings: Embeddings, about: About, enough: bool) -> list[str]
         ),
         ("factors" not in here, "with `factors`: which of them survive, style against content"),
         (
-            about.projector is None,
+            context.projector is None,
             "with the projector itself: its regions, and which directions it does not see",
         ),
         (
-            about.model is None,
+            context.model is None,
             "with the model and its inputs: whether its neural kernel sees the classes",
         ),
-        (not about.history, "with the history of a run: whether training left its start"),
+        (not context.history, "with the history of a run: whether training left its start"),
     ]
     return [sentence for missing, sentence in wanted if missing]

@@ -19,7 +19,7 @@ from chiaroscuro.diagnostics.semantics.neural import PROBES, cluster_kernel, sam
 from chiaroscuro.measures.controls import shuffled
 
 if TYPE_CHECKING:
-    from chiaroscuro.diagnostics.assembly.measuring import About, Measured
+    from chiaroscuro.diagnostics.assembly.measuring import Context, Measured
 
 __all__ = ["further_measures"]
 
@@ -34,21 +34,21 @@ KERNEL_BYTES = 1 << 31
 
 
 def further_measures(
-    out: Measured, embeddings: Embeddings, about: About, some: np.ndarray, seed: int
+    out: Measured, embeddings: Embeddings, context: Context, some: np.ndarray, seed: int
 ) -> None:
     """Add what arrays together, and the networks, allow.
 
     Args:
         out: is added to.
         embeddings: whatever there is.
-        about: with a projector, a model and its inputs, or parameters of views, if there are any.
+        context: with a projector, a model and its inputs, or parameters of views, if there are any.
         some: rows to use; at most 512 of them where all are compared in other ways.
         seed: of what is drawn.
     """
     if len(some) < LEAST:
         return
     numbers = out.numbers
-    numbers |= _geometry(embeddings, about, some, seed)
+    numbers |= _geometry(embeddings, context, some, seed)
     some = some[:: max(1, len(some) // FEW)][:FEW]
     rows = {
         name: np.asarray(array[some], dtype=np.float64)
@@ -68,12 +68,12 @@ def further_measures(
         labels = None
     if "h" in rows and np.ptp(rows["h"], axis=0).max() > 0:
         numbers |= _clusters(embeddings, rows["h"], labels, some, seed)
-    if about.parameters is not None and "h1" in rows:
-        numbers |= action_measures(embeddings, about.parameters, about.first_parameters, seed)
-    if about.model is not None and about.inputs is not None:
-        numbers |= _kernel(embeddings, about.model, about.inputs, seed)
-    if about.task:
-        semantic_measures(out, about.task, seed)
+    if context.parameters is not None and "h1" in rows:
+        numbers |= action_measures(embeddings, context.parameters, context.first_parameters, seed)
+    if context.model is not None and context.inputs is not None:
+        numbers |= _kernel(embeddings, context.model, context.inputs, seed)
+    if context.task:
+        semantic_measures(out, context.task, seed)
 
 
 def _kernel(embeddings: Embeddings, model: Any, inputs: Any, seed: int) -> dict[str, Any]:
@@ -115,35 +115,37 @@ def _affordable(model: Any, inputs: Any) -> int:
     return min(KERNEL, len(inputs), KERNEL_BYTES // max(1, (1 + PROBES) * sum(sizes)))
 
 
-def _geometry(embeddings: Embeddings, about: About, some: np.ndarray, seed: int) -> dict[str, Any]:
+def _geometry(
+    embeddings: Embeddings, context: Context, some: np.ndarray, seed: int
+) -> dict[str, Any]:
     """What projector, two views and their parameters say, as far as each is there."""
     views = {name: getattr(embeddings, name) for name in ("h1", "h2", "z1", "z2")}
     if any(rows is None for rows in views.values()):
-        return _one_layer(embeddings, about, some)
+        return _one_layer(embeddings, context, some)
     few = embeddings.take(some)
     found: dict[str, Any] = {}
-    projector: Any = about.projector
+    projector: Any = context.projector
     if projector is None and few.h is not None and few.z is not None:
         projector, found = _fitted(few.h, few.z)
     of = lambda omega: None if omega is None else omega[some]
-    two = of(about.parameters), of(about.first_parameters)
+    two = of(context.parameters), of(context.first_parameters)
     measured = geometry(few, projector, *two, seed=seed)
     if found.get("projector_linearity", 1.0) < STRAIGHT:  # the rank of a poor fit is not its rank
         measured = {name: x for name, x in measured.items() if not name.startswith("projector_")}
     return found | measured
 
 
-def _one_layer(embeddings: Embeddings, about: About, some: np.ndarray) -> dict[str, Any]:
+def _one_layer(embeddings: Embeddings, context: Context, some: np.ndarray) -> dict[str, Any]:
     """Without z of both views: how h moves, and the regions of a projector that is known."""
     found: dict[str, Any] = {}
-    if embeddings.h1 is not None and embeddings.h2 is not None and about.parameters is not None:
+    if embeddings.h1 is not None and embeddings.h2 is not None and context.parameters is not None:
         two = embeddings.h1[some], embeddings.h2[some]
-        first = about.first_parameters
-        moved = movement(*two, about.parameters[some], None if first is None else first[some])
+        first = context.first_parameters
+        moved = movement(*two, context.parameters[some], None if first is None else first[some])
         found["movement_ratio"] = moved.ratio
         found |= {f"movement_by_{name}": one.share for name, one in moved.effects.items()}
-    if about.projector is not None and embeddings.h is not None:
-        seen = regions(about.projector, embeddings.h[some])
+    if context.projector is not None and embeddings.h is not None:
+        seen = regions(context.projector, embeddings.h[some])
         found |= {"regions_visited": seen.visited, "regions_units_off": seen.off}
     return found
 

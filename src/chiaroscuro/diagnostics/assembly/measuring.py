@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,7 +49,7 @@ from chiaroscuro.measures import (
     unit,
 )
 
-__all__ = ["About", "Measured", "linear_agreement", "measure"]
+__all__ = ["Context", "Measured", "linear_agreement", "measure"]
 
 PAIRWISE = 10_000
 """Rows of which all pairs are compared, if there are more."""
@@ -61,7 +61,7 @@ LEAST = 64
 
 
 @dataclass(frozen=True, eq=False)
-class About:
+class Context:
     """What is known of a training beside its embeddings; every part may be missing.
 
     Args:
@@ -105,28 +105,35 @@ class Measured:
     curves: dict[str, Any] = field(default_factory=dict)
 
 
-def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
+def measure(
+    embeddings: Embeddings,
+    context: Context,
+    seed: int = 0,
+    done: Callable[[float], None] = lambda share: None,
+) -> Measured:
     """All that the arrays allow.
 
     Args:
         embeddings: checked, as `read` gives them.
-        about: what is known beside.
+        context: what is known beside.
         seed: of what is drawn.
+        done: called with the share of the work that is done, from 0 to 1, as it goes.
     """
     out = Measured()
     draw = np.random.default_rng(seed)
     some = _some(embeddings.n, PAIRWISE, draw)
-    spaces = {
-        space: _space(out, space, embeddings, some, about.metric)
-        for space in ("h", "z")
-        if getattr(embeddings, space) is not None
-    }
+    names = [space for space in ("h", "z") if getattr(embeddings, space) is not None]
+    spaces = {}
+    for at, space in enumerate(names):
+        part = lambda share, at=at: done(0.75 * (at + share) / len(names))
+        spaces[space] = _space(out, space, embeddings, some, context.metric, part)
     if embeddings.labels is not None:
         class_measures(out, embeddings, spaces, seed)
     del spaces
+    done(0.8)
     for space in ("z", "h"):
         if getattr(embeddings, f"{space}1") is not None:
-            _pairs(out, space, embeddings, about, _some(embeddings.n, PAIRS, draw), seed)
+            _pairs(out, space, embeddings, context, _some(embeddings.n, PAIRS, draw), seed)
     if embeddings.factors is not None:
         _factors(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
     untrained = embeddings.layers.get("untrained")
@@ -135,7 +142,9 @@ def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
         out.numbers["untrained_agreement"] = linear_agreement(embeddings.h[few], untrained[few])
     if "paired" in embeddings.layers and embeddings.h is not None:
         _two_widths(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
+    done(0.85)
     row_signs(out, embeddings, seed)
+    done(0.95)
     for space in ("z", "h"):
         if getattr(embeddings, f"{space}1") is not None:
             out.numbers |= _views_of_rows(embeddings, space)
@@ -147,8 +156,8 @@ def measure(embeddings: Embeddings, about: About, seed: int = 0) -> Measured:
             x1, x2 = (np.asarray(side[: len(some)], dtype=np.float64) for side in sides)
             pair_signs(out, x1, x2, some)
             break
-    further_measures(out, embeddings, about, _some(embeddings.n, PAIRS, draw), seed)
-    _training(out, about)
+    further_measures(out, embeddings, context, _some(embeddings.n, PAIRS, draw), seed)
+    _training(out, context)
     return out
 
 
@@ -160,7 +169,12 @@ def _some(n: int, most: int, draw: np.random.Generator) -> np.ndarray:
 
 
 def _space(
-    out: Measured, space: str, embeddings: Embeddings, some: np.ndarray, metric: str
+    out: Measured,
+    space: str,
+    embeddings: Embeddings,
+    some: np.ndarray,
+    metric: str,
+    done: Callable[[float], None],
 ) -> Space:
     prefix, rows = "" if space == "h" else f"{space}_", getattr(embeddings, space)
     of = Space(rows, labels=embeddings.labels, some=some, metric=metric)
@@ -169,6 +183,7 @@ def _space(
     live = max(1, min(found.n - 1, found.d - idle))
     cliff, at = _cliff(found, live)
     out.spectra[space] = found.values
+    done(0.35)
     of_rows = [one for one in CATALOGUE.values() if one.of is not None and one.needs == "rows"]
     numbers: dict[str, Any] = {one.name: one(of) for one in of_rows}
     numbers |= {
@@ -188,12 +203,14 @@ def _space(
         "dead_dimensions": len(each.dead),
         "duplicate_dimensions": len(each.duplicate),
     }
+    done(0.6)
     if len(sizes.far):
         out.lists[f"{prefix}far"] = long_rows(space, sizes.far, of.norms)
     if sizes.zero:
         out.lists[f"{prefix}zero"] = zero_rows(space, of.norms)
     if space == "h" or not out.numbers:
         numbers |= _neighbours(out, of, embeddings.split)
+        done(0.8)
         numbers |= list_suspects(out, of)
     out.numbers |= {prefix + name: value for name, value in numbers.items()}
     return of
@@ -246,7 +263,7 @@ def _neighbours(out: Measured, of: Space, split: np.ndarray | None) -> dict[str,
 
 
 def _pairs(
-    out: Measured, space: str, embeddings: Embeddings, about: About, some: np.ndarray, seed: int
+    out: Measured, space: str, embeddings: Embeddings, context: Context, some: np.ndarray, seed: int
 ) -> None:
     x1, x2 = (getattr(embeddings, f"{space}{side}")[some] for side in (1, 2))
     prefix = "" if space == "h" else f"{space}_"
@@ -265,7 +282,7 @@ def _pairs(
     labels = None if embeddings.labels is None else embeddings.labels[some]
     if labels is not None and (labels < 0).any():
         labels = None
-    loss = about.loss
+    loss = context.loss
     found = anatomy(x1, x2, loss, labels, rows=None)
     for name in ("false_all", "false_mass", "false_hardest", "won", "margin"):
         out.numbers[name] = getattr(found, name)
@@ -281,8 +298,8 @@ def _pairs(
     whole = lambda a, b: anatomy(a, b, loss, rows=None).loss
     out.controls["loss"] = shuffled(whole, x1[:FEW], x2[:FEW], repeats=3, seed=seed)
     out.numbers["cosines"] = type(loss.kernel).__name__ == "Cosine"
-    if about.batch is not None and 2 <= about.batch <= len(x1):
-        out.numbers["won_in_batch"] = anatomy(x1, x2, loss, rows=about.batch, seed=seed).won
+    if context.batch is not None and 2 <= context.batch <= len(x1):
+        out.numbers["won_in_batch"] = anatomy(x1, x2, loss, rows=context.batch, seed=seed).won
 
 
 def _two_widths(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int) -> None:
@@ -386,23 +403,23 @@ def _factors(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int)
         }
 
 
-def _training(out: Measured, about: About) -> None:
-    losses = [float(one["loss"]) for one in about.history if _finite(one.get("loss"))]
+def _training(out: Measured, context: Context) -> None:
+    losses = [float(one["loss"]) for one in context.history if _finite(one.get("loss"))]
     if losses:
         out.numbers["first_loss"] = losses[0]
         out.numbers["last_loss"] = float(np.mean(losses[-max(1, min(10, len(losses) // 5)) :]))
-    steps = [int(one["step"]) for one in about.history if _finite(one.get("step"))]
+    steps = [int(one["step"]) for one in context.history if _finite(one.get("step"))]
     out.numbers |= {"steps": max(steps)} if steps else {}
-    if about.loss is None:
+    if context.loss is None:
         return
-    tau = getattr(about.loss.kernel, "tau", None)
+    tau = getattr(context.loss.kernel, "tau", None)
     if tau is not None:
         value = tau.detach().cpu().numpy() if isinstance(tau, Tensor) else tau
         if isinstance(value, int | float | list | tuple | np.ndarray):
             out.numbers["tau"] = float(np.mean(value))
-    if about.batch is not None:
-        m = about.loss.negatives.count(about.batch) + about.queue
-        out.numbers |= {"batch": about.batch, "candidates": m}
+    if context.batch is not None:
+        m = context.loss.negatives.count(context.batch) + context.queue
+        out.numbers |= {"batch": context.batch, "candidates": m}
         if m > 1:
             out.numbers["collapsed_loss"] = math.log(m)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chiaroscuro.diagnostics.assembly.cures import Gain, Pairs
+from chiaroscuro.diagnostics.assembly.cures import Pairs, note
 from chiaroscuro.measures import Listed, unit
 
 if TYPE_CHECKING:
@@ -36,10 +36,6 @@ def pair_signs(out: Measured, x1: np.ndarray, x2: np.ndarray, ids: np.ndarray) -
     _mispaired(out, pairs, ids)
 
 
-def _note(out: Measured, name: str, gain: Gain) -> None:
-    out.numbers |= gain.numbers(name)
-
-
 def _sides(out: Measured, pairs: Pairs) -> dict[str, Any]:
     x1, x2 = pairs.x1, pairs.x2
     m1, m2 = x1.mean(axis=0), x2.mean(axis=0)
@@ -55,10 +51,10 @@ def _sides(out: Measured, pairs: Pairs) -> dict[str, Any]:
         "side_recall": float(pairs.base.mean()),
     }
     if found["side_gap"] > 0.25:
-        _note(out, "gap", pairs.gain(x1 - m1, x2 - m2))
-    if abs(math.log(max(found["side_scale"], 1e-12))) > math.log(1.3) and min(spreads) > 0:
+        note(out, "gap", pairs.gain(x1 - m1, x2 - m2))
+    if abs(math.log(max(found["side_scale"], 1e-12))) > math.log(1.1) and min(spreads) > 0:
         both = (x1 - m1) / spreads[0], (x2 - m2) / spreads[1]
-        _note(out, "scales", pairs.gain(*both, metric="euclidean"))
+        note(out, "scales", pairs.gain(*both, metric="euclidean"))
     return found
 
 
@@ -87,7 +83,7 @@ def _columns(out: Measured, pairs: Pairs) -> None:
         else 0.0,
     }
     if (moved & better).any():
-        _note(out, "columns_back", pairs.gain(pairs.x1, pairs.x2[:, to]))
+        note(out, "columns_back", pairs.gain(pairs.x1, pairs.x2[:, to]))
 
 
 def _mispaired(out: Measured, pairs: Pairs, ids: np.ndarray) -> None:
@@ -146,4 +142,4 @@ def _mispaired(out: Measured, pairs: Pairs, ids: np.ndarray) -> None:
     )
     to = np.arange(n)
     to[found] = best[found]
-    _note(out, "pairs", pairs.gain(pairs.x1, pairs.x2[to]))
+    note(out, "pairs", pairs.gain(pairs.x1, pairs.x2[to]))

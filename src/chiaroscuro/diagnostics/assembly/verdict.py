@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chiaroscuro.diagnostics.advice import Finding, Known
+from chiaroscuro.diagnostics.advice import Facts, Finding
 
 __all__ = ["STATES", "state_of", "verdict"]
 
@@ -20,34 +20,34 @@ _KINDS = {
 }
 
 
-def state_of(found: Sequence[Finding], known: Known, n: int) -> str:
+def state_of(found: Sequence[Finding], facts: Facts, n: int) -> str:
     """Return the state: what was found, or whether there was anything to be right about.
 
     Without labels and without pairs nothing says whether rows tell anything apart, however well
     they are spread: then it cannot be judged.
 
     Example:
-        >>> state_of([], Known({"mean_cosine": 0.1}), 500)
+        >>> state_of([], Facts({"mean_cosine": 0.1}), 500)
         'cannot judge'
     """
     if n < LEAST:
         return "cannot judge"
     if any(one.severity != "note" for one in found):
         return "something is wrong"
-    right = known.has("knn_accuracy") or known.has("pair_nearer")
+    right = facts.has("knn_accuracy") or facts.has("pair_nearer")
     return "nothing found" if right else "cannot judge"
 
 
-def verdict(found: Sequence[Finding], known: Known, n: int, checks: Sequence[str]) -> str:
+def verdict(found: Sequence[Finding], facts: Facts, n: int, checks: Sequence[str]) -> str:
     """Say the state in a sentence or two, with the numbers that decide.
 
     Args:
         found: findings in their order.
-        known: what the rules were told.
+        facts: what the rules were told.
         n: rows.
         checks: names of the rules that had what they need.
     """
-    state = state_of(found, known, n)
+    state = state_of(found, facts, n)
     if n < LEAST:
         return (
             f"Too few rows to judge: {n} of at least {LEAST}. The measures are those of "
@@ -60,8 +60,8 @@ def verdict(found: Sequence[Finding], known: Known, n: int, checks: Sequence[str
         evidence = first.evidence[0].upper() + first.evidence[1:]
         name = first.name.replace("_", " ").capitalize()
         return f"{name} ({first.severity}). {evidence}.{others}"
-    said = _kind(known)
-    numbers = ", ".join(_numbers(known))
+    said = _kind(facts)
+    numbers = ", ".join(_numbers(facts))
     notes = len(found)
     tail = f" {notes} note{'s' * (notes != 1)}." if notes else ""
     if state == "nothing found":
@@ -72,27 +72,27 @@ def verdict(found: Sequence[Finding], known: Known, n: int, checks: Sequence[str
     )
 
 
-def _kind(known: Known) -> str:
-    if known.contrastive:
+def _kind(facts: Facts) -> str:
+    if facts.contrastive:
         return ""
-    return f" These look like {_KINDS[known.kind]} and are not judged as contrastive embeddings."
+    return f" These look like {_KINDS[facts.kind]} and are not judged as contrastive embeddings."
 
 
-def _numbers(known: Known) -> list[str]:
+def _numbers(facts: Facts) -> list[str]:
     said = []
-    if known.has("knn_accuracy"):
-        chance = known.get("knn_chance")
+    if facts.has("knn_accuracy"):
+        chance = facts.get("knn_chance")
         shuffled = "" if chance is None else f" ({chance:.1%} with shuffled labels)"
-        said.append(f"cosine neighbours name {known['knn_accuracy']:.1%} of the labels{shuffled}")
+        said.append(f"cosine neighbours name {facts['knn_accuracy']:.1%} of the labels{shuffled}")
     for cure, what in (("input", "raw input"), ("untrained", "the untrained network")):
-        cost = known.cost(cure)
+        cost = facts.cost(cure)
         if cost is not None:
             said.append(f"{cost.before:.1%} from {what}")
-    if known.has("pair_nearer"):
-        said.append(f"a positive is nearer than {known['pair_nearer']:.1%} of the others")
-    rank, room = known.main("effective_rank"), known.main("room")
+    if facts.has("pair_nearer"):
+        said.append(f"a positive is nearer than {facts['pair_nearer']:.1%} of the others")
+    rank, room = facts.main("effective_rank"), facts.main("room")
     if rank is not None and room is not None:
         said.append(f"effective rank {rank:.1f} of {room}")
-    if known.main("mean_cosine") is not None:
-        said.append(f"mean cosine {known.main('mean_cosine'):.2f}")
+    if facts.main("mean_cosine") is not None:
+        said.append(f"mean cosine {facts.main('mean_cosine'):.2f}")
     return said

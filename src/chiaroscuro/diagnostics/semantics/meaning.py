@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from chiaroscuro.artifacts.numpy_files import read_npz
 from chiaroscuro.diagnostics.semantics.distributional import distributional_alignment
 from chiaroscuro.diagnostics.semantics.equivalence import equivalence, tabulate
-from chiaroscuro.errors import InputError, need
+from chiaroscuro.errors import need
 from chiaroscuro.measures.controls import Control
 
 if TYPE_CHECKING:
@@ -38,15 +38,7 @@ def read_task(given: Any) -> dict[str, np.ndarray]:
         return {}
     if isinstance(given, str | os.PathLike):
         need(os.path.isfile(given), lambda: f"There is no task `{given}`.")
-        need(
-            zipfile.is_zipfile(given),
-            lambda: f"The task `{given}` needs to be an .npz file of arrays; it is no archive.",
-        )
-        try:
-            with np.load(given, allow_pickle=False) as file:
-                given = {name: file[name] for name in file.files if name in NEEDED + PAIRED}
-        except ValueError as error:
-            raise InputError(f"The task `{given}` cannot be read: {error}.") from error
+        given = {n: a for n, a in read_npz(given).items() if n in NEEDED + PAIRED}
     found = {name: np.asarray(value) for name, value in given.items()}
     missing = [name for name in NEEDED if name not in found]
     need(
