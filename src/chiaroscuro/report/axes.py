@@ -44,7 +44,7 @@ def unit_rows(x: np.ndarray) -> np.ndarray:
 
 
 def principal_axes(x: np.ndarray, d: int = 2) -> np.ndarray:
-    """The rows of x in the d directions of largest variance, (n, d).
+    """Return the rows of x in the d directions of largest variance, (n, d).
 
     The sign of an axis is the one in which its largest loading is positive.
 
@@ -66,7 +66,7 @@ def principal_axes(x: np.ndarray, d: int = 2) -> np.ndarray:
 
 
 def aligned(frames: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Each frame turned to fit the one after it, so that all stand as the last one does.
+    """Return each frame turned to fit the one after it, so that all stand as the last one does.
 
         R = argmin over R'R = I of |x R - y|_F = U V',   x'y = U S V'
 
@@ -106,7 +106,7 @@ class Graph:
 
 
 def similarity_graph(u: np.ndarray, d: int = 2) -> Graph:
-    """The graph of the nearest neighbours, and d eigenvectors of its normalised Laplacian.
+    """Return the graph of the nearest neighbours, and d eigenvectors of its normalised Laplacian.
 
         L = I - D^(-1/2) W D^(-1/2),   W_ij = 1/2 (one way) or 1 (both), plus a small constant
 

@@ -15,7 +15,7 @@ from chiaroscuro.measures import CATALOGUE, Space, explained, spaced
 from chiaroscuro.report import numbers, points
 from chiaroscuro.report.axes import unit_rows
 from chiaroscuro.report.packing import data_url, quoted, short
-from chiaroscuro.report.points import Shown, shown
+from chiaroscuro.report.points import VisibleRows, shown
 from chiaroscuro.report.reading import Lab, Subject
 
 __all__ = ["FORMAT", "document", "history_of", "is_number"]
@@ -30,23 +30,23 @@ _FIGURE_BYTES = 3 << 20
 
 
 def document(
-    found: Sequence[Subject], most: int = points.POINTS, maps: Sequence[str] = ()
+    subjects: Sequence[Subject], most: int = points.POINTS, maps: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the document of a page about these subjects.
 
     Args:
-        found: one, or several to compare.
+        subjects: one, or several to compare.
         most: samples shown of each.
         maps: further maps to compute, of `axes.MAPS`.
     """
     try:
-        runs = [short(_run(subject, most, maps)) for subject in found]
+        runs = [short(_run(subject, most, maps)) for subject in subjects]
     except RecursionError:
         raise ChiaroError("A page cannot hold settings or findings nested this deeply.") from None
     return {
         "format": FORMAT,
         "kind": "report",
-        "title": " and ".join(subject.name for subject in found[:3]),
+        "title": " and ".join(subject.name for subject in subjects[:3]),
         "measures": {name: one.json() for name, one in CATALOGUE.items()},
         "runs": runs,
     }
@@ -103,6 +103,8 @@ def _typed(command: Any) -> str | None:
     if not isinstance(command, list) or not command:
         return command or None
     words = [str(word) for word in command]
+    if words[0] == "__main__.py":  # of `python -m`, whose module is not recorded
+        return None
     if words[0].endswith(".py"):
         words.insert(0, "python")
     return " ".join(map(quoted, words)) if words[0] in ("chiaro", "python") else None
@@ -122,7 +124,7 @@ def _where(subject: Subject) -> str | None:
 
 
 def history_of(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Records of a history as columns: those of steps, and those of epochs.
+    """Return records of a history as columns: those of steps, and those of epochs.
 
     Example:
         >>> history_of([{"step": 1, "loss": 2.0}, {"step": 1, "epoch": 1, "mean_loss": 2.0}])
@@ -146,7 +148,7 @@ def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number that a page can show: no word, and no integer beyond 2^53.
+    """Return whether a value is a number that a page can show: no word, and no integer beyond 2^53.
 
     Example:
         >>> [is_number(value) for value in (1, 0.5, float("nan"), True, "x", 10**400)]
@@ -160,14 +162,14 @@ def is_number(value: Any) -> bool:
 # ---- measures at every epoch ----
 
 
-def _frames(rows: Shown) -> list[dict[str, Any]]:
+def _frames(rows: VisibleRows) -> list[dict[str, Any]]:
     return [
         {"epoch": epoch, **{space: _measures(vectors, space, rows) for space in rows.spaces}}
         for epoch, vectors in rows.frames
     ]
 
 
-def _measures(vectors: Mapping[str, np.ndarray], space: str, rows: Shown) -> dict[str, Any]:
+def _measures(vectors: Mapping[str, np.ndarray], space: str, rows: VisibleRows) -> dict[str, Any]:
     labels = rows.embeddings.labels
     few = spaced(len(vectors[space]), _MEASURED)
     x = vectors[space][few]
@@ -190,13 +192,14 @@ def _measures(vectors: Mapping[str, np.ndarray], space: str, rows: Shown) -> dic
 # ---- views and factors ----
 
 
-def _sensitivity(rows: Shown) -> dict[str, Any] | None:
-    """How far two views of a sample are apart, as a share of two samples: by space and class.
+def _sensitivity(rows: VisibleRows) -> dict[str, Any] | None:
+    """Return how far two views of a sample are apart, as a share of two samples: by space and
+    class.
 
     mean (1 - cos(views)) / mean (1 - cos(different samples)); 0 is invariant, 1 no better than
     chance.
     """
-    found: dict[str, Any] = {}
+    by_space: dict[str, Any] = {}
     _, last = rows.frames[-1]
     labels = rows.embeddings.labels
     for space in rows.spaces:
@@ -212,8 +215,8 @@ def _sensitivity(rows: Shown) -> dict[str, Any] | None:
             n_classes = int(labels.max(initial=-1)) + 1
             own = [apart[labels == c] for c in range(n_classes)]
             by_class = [float(a.mean() / scale) if len(a) else None for a in own]
-        found[space] = {"all": float(apart.mean() / scale), "by_class": by_class}
-    return found or None
+        by_space[space] = {"all": float(apart.mean() / scale), "by_class": by_class}
+    return by_space or None
 
 
 def _factors(e: Embeddings, diagnosis: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -259,22 +262,22 @@ def _factors(e: Embeddings, diagnosis: Mapping[str, Any] | None) -> dict[str, An
 
 
 def _circle(turns: np.ndarray) -> np.ndarray:
-    """A hue is a place on a circle: 0 and 1 are the same."""
+    """Return hues as points of a circle, on which 0 and 1 are the same."""
     return np.stack([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)], axis=1)
 
 
 # ---- what others left ----
 
 
-def _evaluation(found: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if found is None or not isinstance(found.get("results"), Mapping):
+def _evaluation(evaluation: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if evaluation is None or not isinstance(evaluation.get("results"), Mapping):
         return None
     results = {
         str(name): {k: v for k, v in one.items() if isinstance(v, int | float)}
-        for name, one in found["results"].items()
+        for name, one in evaluation["results"].items()
         if isinstance(one, Mapping)
     }
-    protocol = found.get("protocol")
+    protocol = evaluation.get("protocol")
     trained = protocol.get("trained_on") if isinstance(protocol, Mapping) else None
     seen = trained.get("test_rows") if isinstance(trained, Mapping) else None
     return {"results": results, "test_rows_seen": seen if isinstance(seen, int) else None}

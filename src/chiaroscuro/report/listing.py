@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts import Run
+from chiaroscuro.artifacts.bounded import open_regular
 from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.report.document import history_of, is_number
 from chiaroscuro.report.packing import readable, short
 from chiaroscuro.report.reading import find_runs
+from chiaroscuro.report.tail import Tails
 
-__all__ = ["Listing", "Seen"]
+__all__ = ["Listing", "Snapshot"]
 
 _IDLE = 120.0  # seconds without a record after which an unfinished run may count as stopped,
 _EPOCHS = 3.0  # but not before so many of its longest epochs have passed,
@@ -32,7 +34,7 @@ _WATCHED = ("history.jsonl", "settings.toml", "diagnosis.json", "evaluation.json
 
 
 @dataclass(frozen=True)
-class Seen:
+class Snapshot:
     """What one look at the folder saw.
 
     Args:
@@ -47,7 +49,7 @@ class Seen:
 
 
 @dataclass
-class _Known:
+class _CachedRun:
     """What is remembered of a run, and under which state of its files it holds."""
 
     guard: tuple[int, ...] | None = None
@@ -79,10 +81,11 @@ class Listing:
     def __init__(self, folder: str | Path):
         self.folder = Path(folder).resolve()
         need(self.folder.is_dir(), lambda: f"There is no folder `{folder}`.")
-        self._known: dict[Path, _Known] = {}
-        self._last = Seen(0, {}, {})
+        self._cached: dict[Path, _CachedRun] = {}
+        self._tails = Tails()
+        self._last = Snapshot(0, {}, {})
 
-    def look(self) -> Seen:
+    def look(self) -> Snapshot:
         """Look at the folder: every run that is there now. One thread at a time."""
         try:
             paths = find_runs(self.folder)
@@ -90,24 +93,26 @@ class Listing:
             paths = []
         now: dict[str, dict[str, Any]] = {}
         places: dict[str, Path] = {}
-        known: dict[Path, _Known] = {}
+        known: dict[Path, _CachedRun] = {}
         for path in paths:
-            one = self._known.get(path) or _Known()
+            one = self._cached.get(path) or _CachedRun()
             try:
                 if not self._refresh(path, one):
                     continue
-            except FileNotFoundError:  # it was removed between two looks
+            except (FileNotFoundError, NotADirectoryError):  # it was removed between two looks
                 continue
+            except OSError as error:
+                one = _CachedRun(row=self._row(path, {**_EMPTY, "problem": _reason(error)}))
             known[path] = one
             identifier = self._identifier(path)
             now[identifier], places[identifier] = one.row, path
-        self._known = known
+        self._cached = known
         last = self._last
         same = list(now) == list(last.rows) and all(
             mine is last.rows[key] for key, mine in now.items()
         )
         if not same:
-            self._last = Seen(last.version + 1, now, places)
+            self._last = Snapshot(last.version + 1, now, places)
         return self._last
 
     def rows(self) -> list[dict[str, Any]]:
@@ -120,16 +125,19 @@ class Listing:
         return path if path is not None and self.inside(path) else None
 
     def inside(self, run: Path) -> bool:
-        """Whether all of a run is in the folder, with every link followed."""
+        """Return whether all of a run is in the folder, with every link followed."""
         try:
             return self._inside(_entries(run))
         except OSError:
             return False
 
     def _inside(self, entries: Sequence[tuple[Path, bool]]) -> bool:
-        return all(not link or path.resolve().is_relative_to(self.folder) for path, link in entries)
+        """Whether all entries lie in the folder; a link in a circle leads nowhere."""
+        return all(
+            not link or _resolved(path).is_relative_to(self.folder) for path, link in entries
+        )
 
-    def _refresh(self, path: Path, one: _Known) -> bool:
+    def _refresh(self, path: Path, one: _CachedRun) -> bool:
         """Bring what is known of a run up to date; False if it is not to be listed."""
         guard = _times(one.folders)
         if guard is None or guard != one.guard:
@@ -142,17 +150,20 @@ class Listing:
             return False
         mark = self.mark(path)
         if mark != one.mark:
-            one.facts = _facts(path)
+            one.facts = _facts(path, self._tails)
             one.mark = mark
-        row = {
-            "id": self._identifier(path),
-            "name": readable(self.named(path)),
-            **{key: value for key, value in one.facts.items() if key not in ("done", "wait")},
-            "state": _state(path, one.facts),
-        }
+        row = self._row(path, one.facts)
         if row != one.row:
             one.row = row
         return True
+
+    def _row(self, path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "id": self._identifier(path),
+            "name": readable(self.named(path)),
+            **{key: value for key, value in facts.items() if key not in ("done", "wait")},
+            "state": _state(path, facts),
+        }
 
     def _identifier(self, path: Path) -> str:
         name = path.relative_to(self.folder).as_posix()
@@ -171,17 +182,17 @@ class Listing:
         numbers: list[int] = []
         for name in _WATCHED:
             try:
-                found = os.stat(path / name)
+                status = os.stat(path / name)
             except OSError:
                 numbers += (-1, -1)
                 continue
-            numbers += (found.st_size, found.st_mtime_ns)
+            numbers += (status.st_size, status.st_mtime_ns)
         return tuple(numbers)
 
     def news(self, path: Path) -> dict[str, Any]:
         """Return what a live page needs to go on: the curves, and how many snapshots there are."""
         try:
-            records = Run(path).history().records
+            records = self._tails.history(path).records
         except (ChiaroError, OSError) as error:
             return {"problem": _reason(error)}
         frames = len(list((path / "embeddings").glob("epoch-*.npz")))
@@ -192,22 +203,30 @@ class Listing:
 
 
 def _entries(run: Path) -> list[tuple[Path, bool]]:
-    """What a report may read of a run: each path, and whether it is a link."""
-    found = list(_scan(run))
+    """Return what a report may read of a run: each path, and whether it is a link."""
+    entries = list(_scan(run))
     below = [run / "embeddings", run / "labs"]
     for folder in below:
         if folder.is_dir() and not folder.is_symlink():
             for path, link in _scan(folder):
-                found.append((path, link))
+                entries.append((path, link))
                 if folder.parts[len(run.parts)] == "labs" and not link and path.is_dir():
                     below.append(path)
-    return found
+    return entries
 
 
 def _scan(folder: Path) -> Iterator[tuple[Path, bool]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             yield folder / entry.name, entry.is_symlink()
+
+
+def _resolved(path: Path) -> Path:
+    """Return where a path leads; itself if in a circle, over which pathlib raises RuntimeError."""
+    try:
+        return path.resolve()
+    except RuntimeError:
+        return path
 
 
 def _times(folders: Sequence[Path]) -> tuple[int, ...] | None:
@@ -230,10 +249,10 @@ _EMPTY: dict[str, Any] = {
 }
 
 
-def _facts(path: Path) -> dict[str, Any]:
-    """What the table shows of a run, or why it cannot be read."""
+def _facts(path: Path, tails: Tails) -> dict[str, Any]:
+    """Return what the table shows of a run, or why it cannot be read."""
     try:
-        return _row(Run(path))
+        return _row(Run(path), tails)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with one run is said in its row
         if not (path / "settings.toml").is_file():
             raise FileNotFoundError(path) from None
@@ -246,9 +265,9 @@ def _reason(error: Exception) -> str:
     return text if len(text) <= _REASON else f"{text[:_REASON]}…"
 
 
-def _row(run: Run) -> dict[str, Any]:
+def _row(run: Run, tails: Tails) -> dict[str, Any]:
     settings = run.settings()
-    history = run.history()
+    history = tails.history(run.folder)
     problems = [*history.problems[:1]]
     epochs = [one for one in history.records if "epoch" in one]
     for one, name in itertools.product(epochs, ("epoch", "mean_loss")):
@@ -296,12 +315,15 @@ def _state(path: Path, facts: Mapping[str, Any]) -> str:
 
 
 def _is_written(run: Path) -> bool | None:
-    """Whether the process that `writer.lock` names is alive; None where it names none of ours."""
+    """Return whether the process that `writer.lock` names is alive; None where it names none of
+    ours.
+    """
     path = run / "writer.lock"
     if not path.is_file():
         return None
     try:
-        holder = json.loads(path.read_bytes()[:1000])
+        with open_regular(path) as file:
+            holder = json.loads(file.read(1000))
         if holder["host"] != socket.gethostname() or type(holder["pid"]) is not int:
             return None
         if holder["pid"] <= 0:
@@ -313,6 +335,8 @@ def _is_written(run: Path) -> bool | None:
         return True
     except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError):
         return None
+    except ChiaroError:  # it cannot be read
+        return None
     return True
 
 
@@ -320,8 +344,13 @@ def _wait(epochs: Sequence[Mapping[str, Any]], begun: bool) -> float:
     """Seconds of silence that a run of this pace may have before it counts as stopped."""
     if not epochs:
         return _FIRST_STEPS if begun else _FIRST_EPOCH
-    clock = [0.0, *(float(one["seconds"]) for one in epochs if is_number(one.get("seconds")))]
-    longest = max((b - a for a, b in itertools.pairwise(clock)), default=0.0)
+    timed = [
+        (one["epoch"], float(one["seconds"])) for one in epochs if is_number(one.get("seconds"))
+    ]
+    pairs = itertools.pairwise(
+        [(0, 0.0), *timed]
+    )  # of thinned epochs only neighbours tell the pace
+    longest = max((after - before for (a, before), (b, after) in pairs if b - a == 1), default=0.0)
     return max(_IDLE, _EPOCHS * longest)
 
 

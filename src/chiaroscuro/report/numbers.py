@@ -31,19 +31,19 @@ def similarities(
     """
     rows = spaced(len(u), _PAIRS_OF)
     cosines = _pairs(u[rows].astype(np.float64))
-    found: dict[str, Any] = {}
+    densities: dict[str, Any] = {}
     if views is not None:
-        found["positives"] = _density((views[0].astype(np.float64) * views[1]).sum(axis=1))
+        densities["positives"] = _density((views[0].astype(np.float64) * views[1]).sum(axis=1))
     if labels is None:
-        found["negatives"] = _density(cosines)
-        return found
+        densities["negatives"] = _density(cosines)
+        return densities
     y = labels[rows]
     i, j = np.triu_indices(len(rows), 1)
     same = (y[i] == y[j]) & (y[i] >= 0)
-    found["negatives"] = _density(cosines[~same])
+    densities["negatives"] = _density(cosines[~same])
     if same.any():
-        found["false_negatives"] = _density(cosines[same])
-    return found
+        densities["false_negatives"] = _density(cosines[same])
+    return densities
 
 
 def _density(cosines: np.ndarray) -> dict[str, Any]:
@@ -55,5 +55,5 @@ def _density(cosines: np.ndarray) -> dict[str, Any]:
 
 
 def _pairs(u: np.ndarray) -> np.ndarray:
-    """The cosines of all distinct pairs of unit rows."""
+    """Return the cosines of all distinct pairs of unit rows."""
     return (u @ u.T)[np.triu_indices(len(u), 1)]

@@ -1,4 +1,4 @@
-"""From arrays to text that a page can hold: small integers and pictures, in base64."""
+"""From arrays to text that a page can hold: small integers and images, in base64."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TYPES = {"uint8": "u8", "uint16": "u16", "uint32": "u32", "float32": "f32"}
 
 
 def blob(array: np.ndarray) -> dict[str, Any]:
-    """An array as `{"type", "shape", "data"}`, little-endian in base64.
+    """Return an array as `{"type", "shape", "data"}`, little-endian in base64.
 
     Example:
         >>> blob(np.array([1, 258], dtype=np.uint16))
@@ -41,7 +41,7 @@ def blob(array: np.ndarray) -> dict[str, Any]:
 
 
 def coordinates(frames: Sequence[np.ndarray]) -> dict[str, Any]:
-    """Points of all epochs in 16 bits, on one scale for both axes and all epochs.
+    """Return points of all epochs in 16 bits, on one scale for both axes and all epochs.
 
     A point is 1/65535 of the map's side from where it should be at most. The page draws
     `low + side * q / 65535`.
@@ -75,8 +75,8 @@ def stratified(n: int, most: int, strata: np.ndarray | None) -> np.ndarray:
         return np.arange(n)
     groups = [np.arange(n)]
     if strata is not None:
-        found = [np.flatnonzero(strata == one) for one in np.unique(strata)]
-        groups = found if len(found) <= most else groups
+        groups_by_label = [np.flatnonzero(strata == one) for one in np.unique(strata)]
+        groups = groups_by_label if len(groups_by_label) <= most else groups
     shares = np.array([len(group) * most / n for group in groups])
     counts = np.maximum(1, np.floor(shares)).astype(int)
     # the rest goes to those that lost most by rounding down; a surplus is taken from the largest
@@ -92,9 +92,9 @@ def stratified(n: int, most: int, strata: np.ndarray | None) -> np.ndarray:
 
 
 def sheets(thumbnails: np.ndarray, budget: int = SHEET_BYTES) -> dict[str, Any]:
-    """Thumbnails as JPEG sheets of at most 1024 tiles, in order, row by row.
+    """Return thumbnails as JPEG sheets of at most 1024 tiles, in order, row by row.
 
-    The first rung of a ladder of sizes and qualities is taken that fits; a picture is never
+    The first rung of a ladder of sizes and qualities is taken that fits; an image is never
     enlarged.
 
     Args:
@@ -132,12 +132,12 @@ def _sheet(tiles: np.ndarray, side: int, quality: int, columns: int) -> bytes:
 
 
 def data_url(data: bytes, kind: str) -> str:
-    """A file as an address that holds it."""
+    """Return a file as an address that holds it."""
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def readable(text: str) -> str:
-    """Text that UTF-8 can hold: half of a surrogate pair becomes the replacement character.
+    """Return text that UTF-8 can hold: half of a surrogate pair becomes the replacement character.
 
     Such halves come from file names that are not UTF-8, and from damaged text.
 
@@ -161,7 +161,7 @@ def quoted(word: str) -> str:
 
 
 def short(value: Any) -> Any:
-    """Numbers to six figures, nested; what is not finite becomes None, as JSON wants it.
+    """Return numbers to six figures, nested; what is not finite becomes None, as JSON wants it.
 
     Example:
         >>> short({"a": [1 / 3, float("nan")], "b": np.float32(2)})

@@ -72,7 +72,7 @@ def _write(file: Any, text: str) -> None:
 
 
 def page(content: Mapping[str, Any], connect: str = "'none'") -> str:
-    """The HTML of a document, with the hashes of its script and style in its policy.
+    """Return the HTML of a document, with the hashes of its script and style in its policy.
 
     Args:
         content: as `document` makes it.
@@ -105,7 +105,9 @@ def page(content: Mapping[str, Any], connect: str = "'none'") -> str:
 
 
 def policy(code: str, style: str, connect: str = "'none'") -> str:
-    """The content-security policy: this script and this style, pictures from the page, no more."""
+    """Return the content-security policy: this script and this style, images from the page, no
+    more.
+    """
     return "; ".join(
         (
             "default-src 'none'",
@@ -126,7 +128,9 @@ def _hash(text: str) -> str:
 
 
 def script() -> str:
-    """The modules of the front end as one, each a function called after those that it imports."""
+    """Return the modules of the front end as one, each a function called after those that it
+    imports.
+    """
     made: dict[str, str] = {}
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -137,7 +141,7 @@ def script() -> str:
         text = _read(f"{name}.js")
         for _, needed in _IMPORT.findall(text):
             visit(needed, (*above, name))
-        names = ", ".join(found for _, found in _EXPORT.findall(text))
+        names = ", ".join(name for _, name in _EXPORT.findall(text))
         body = _EXPORT.sub(r"\1 \2", _IMPORT.sub(r"const \1 = $\2;", text)).strip()
         made[name] = f"const ${name} = (() => {{\n{body}\nreturn {{ {names} }};\n}})();"
 

@@ -25,7 +25,7 @@ from chiaroscuro.report.tsne import tsne
 
 __all__ = [
     "POINTS",
-    "Shown",
+    "VisibleRows",
     "described",
     "in_range",
     "opens_on",
@@ -52,7 +52,7 @@ TEXT = 280  # characters of a text
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class VisibleRows:
     """The rows that are shown, at the last epoch and at those before it.
 
     Args:
@@ -78,8 +78,8 @@ class Shown:
         return [unit_rows(vectors[space]) for _, vectors in self.frames]
 
 
-def shown(subject: Subject, most: int = POINTS) -> Shown | None:
-    """The rows to show of a subject; None if it has no vectors.
+def shown(subject: Subject, most: int = POINTS) -> VisibleRows | None:
+    """Return the rows to show of a subject; None if it has no vectors.
 
     Args:
         subject: as it was read.
@@ -98,7 +98,7 @@ def shown(subject: Subject, most: int = POINTS) -> Shown | None:
     if taken.ids is None:
         taken = replace(taken, ids=rows)  # a finding names rows by their numbers in the whole
     frames = tuple(_frames(subject.frames, taken)) or ((0, _vectors(taken)),)
-    return Shown(taken, frames, total, _sentence(total, len(rows), int(bad.sum()), labels))
+    return VisibleRows(taken, frames, total, _sentence(total, len(rows), int(bad.sum()), labels))
 
 
 def why_none(embeddings: Embeddings | None) -> str | None:
@@ -129,21 +129,24 @@ def _counted(taken: Embeddings) -> Embeddings:
 
 
 def _vectors(embeddings: Embeddings) -> dict[str, np.ndarray]:
-    """The vectors by space; of two views without a plain one, the first view stands for it."""
+    """Return the vectors by space; of two views without a plain one,
+    the first view stands for it.
+    """
     given = {name: getattr(embeddings, name) for name in _SPACES}
-    found = {
+    vectors = {
         name: array if array.dtype.kind != "f" else in_range(array)
         for name, array in given.items()
         if array is not None and array.shape[1]
     }
     for space in ("h", "z"):
-        if space not in found and f"{space}1" in found:
-            found[space] = found[f"{space}1"]
-    return found
+        if space not in vectors and f"{space}1" in vectors:
+            vectors[space] = vectors[f"{space}1"]
+    return vectors
 
 
 def in_range(x: np.ndarray) -> np.ndarray:
-    """Numbers whose squares neither overflow nor vanish: all times a power of two, if need be.
+    """Return numbers whose squares neither overflow nor vanish: all times a power of two, if need
+    be.
 
     Example:
         >>> in_range(np.array([[1e300, -2e300]])).round(3).tolist()
@@ -169,12 +172,12 @@ def _frames(
 ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
     wanted = None if taken.ids is None else taken.ids.tolist()
     for frame in frames:
-        found = Embeddings.load(frame.path)
-        if wanted is None or found.ids is None:
+        embeddings = Embeddings.load(frame.path)
+        if wanted is None or embeddings.ids is None:
             continue
-        where = {one: at for at, one in enumerate(found.ids.tolist())}
+        where = {one: at for at, one in enumerate(embeddings.ids.tolist())}
         if all(one in where for one in wanted):
-            yield frame.epoch, _vectors(found.take(np.array([where[one] for one in wanted])))
+            yield frame.epoch, _vectors(embeddings.take(np.array([where[one] for one in wanted])))
 
 
 def _sentence(total: int, kept: int, bad: int, labels: np.ndarray | None) -> str:
@@ -188,27 +191,27 @@ def _sentence(total: int, kept: int, bad: int, labels: np.ndarray | None) -> str
 # ---- what the page gets ----
 
 
-def described(rows: Shown) -> dict[str, Any]:
-    """What is known of every sample: ids, labels, factors, texts, thumbnails, neighbours."""
+def described(rows: VisibleRows) -> dict[str, Any]:
+    """Return what is known of every sample: ids, labels, factors, texts, thumbnails, neighbours."""
     e = rows.embeddings
     n = e.n
     ids = range(n) if e.ids is None else e.ids.tolist()
-    found: dict[str, Any] = {"n": n, "ids": [str(one) for one in ids]}
+    fields: dict[str, Any] = {"n": n, "ids": [str(one) for one in ids]}
     if e.labels is not None:
-        found["labels"] = _labels(e.labels, e.class_names)
+        fields["labels"] = _labels(e.labels, e.class_names)
     if e.coarse_labels is not None:
-        found["coarse"] = _labels(e.coarse_labels, None)
+        fields["coarse"] = _labels(e.coarse_labels, None)
     if e.split is not None:
-        found["split"] = blob(e.split.astype(np.uint8))
+        fields["split"] = blob(e.split.astype(np.uint8))
     if e.factors is not None:
         names = e.factor_names if e.factor_names is not None else range(e.factors.shape[1])
         columns = zip(names, e.factors.T, strict=True)
-        found["factors"] = {str(name): blob(_float32(col)) for name, col in columns}
+        fields["factors"] = {str(name): blob(_float32(col)) for name, col in columns}
     if e.texts is not None:
-        found["texts"] = [text[:TEXT] + "…" * (len(text) > TEXT) for text in e.texts.tolist()]
+        fields["texts"] = [text[:TEXT] + "…" * (len(text) > TEXT) for text in e.texts.tolist()]
     if e.thumbnails is not None and e.thumbnails.shape[1]:
-        found["sheets"] = sheets(np.asarray(e.thumbnails))
-    return found
+        fields["sheets"] = sheets(np.asarray(e.thumbnails))
+    return fields
 
 
 def _labels(labels: np.ndarray, names: np.ndarray | None) -> dict[str, Any]:
@@ -219,7 +222,7 @@ def _labels(labels: np.ndarray, names: np.ndarray | None) -> dict[str, Any]:
     return {"codes": blob((labels + 1).astype(kind)), "names": called}
 
 
-def opens_on(rows: Shown, maps: Sequence[str]) -> dict[str, str]:
+def opens_on(rows: VisibleRows, maps: Sequence[str]) -> dict[str, str]:
     """Say which space and map a reader sees first: a z of two dimensions, else t-SNE of h."""
     vectors = rows.frames[-1][1]
     for space in reversed(rows.spaces):
@@ -228,7 +231,7 @@ def opens_on(rows: Shown, maps: Sequence[str]) -> dict[str, str]:
     return {"space": rows.spaces[0], "map": "t-SNE" if "tsne" in maps else "PCA"}
 
 
-def raw_input(rows: Shown) -> dict[str, Any] | None:
+def raw_input(rows: VisibleRows) -> dict[str, Any] | None:
     """Return a t-SNE map of what the network is given, as far as the file holds it.
 
     The layer `input`, or else the thumbnails; lengths count here, so that rows are centred and
@@ -258,12 +261,12 @@ def small_images(images: np.ndarray) -> np.ndarray:
     return blocks.mean(axis=(2, 4)).reshape(n, -1)
 
 
-def spaces(rows: Shown, maps: Sequence[str] = ()) -> dict[str, Any]:
+def spaces(rows: VisibleRows, maps: Sequence[str] = ()) -> dict[str, Any]:
     """Of each space its maps, neighbours, norms, hubs, graph and clusters."""
     return {name: _space(rows, name, maps) for name in rows.spaces}
 
 
-def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
+def _space(rows: VisibleRows, space: str, maps: Sequence[str]) -> dict[str, Any]:
     units, last = rows.units(space), rows.frames[-1][1]
     u, n = units[-1], len(units[-1])
     n_classes = _n_classes(rows)
@@ -281,7 +284,7 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
     for name, layer in rows.embeddings.layers.items():
         if name in MAPS and layer.ndim == 2 and layer.shape[1] == 2:
             plans[f"{name} of the file"] = coordinates([layer] * len(units))
-    found: dict[str, Any] = {"d": int(last[space].shape[1]), "maps": plans}
+    fields: dict[str, Any] = {"d": int(last[space].shape[1]), "maps": plans}
     among = None if n <= CANDIDATES else stratified(n, CANDIDATES, rows.embeddings.labels)
     most = (n if among is None else len(among)) - 1
     near, cosines = _near(u, min(N_JUDGED, most), among)
@@ -289,7 +292,7 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
     spread = counts.std()
     skewness = float((((counts - counts.mean()) / spread) ** 3).mean()) if spread > 0 else 0.0
     index = np.uint16 if n < 65536 else np.uint32
-    found |= {
+    fields |= {
         "near": blob(near[:, :N_LISTED].astype(index)),
         "cosines": blob(np.rint((cosines[:, :N_LISTED] + 1) * 32767.5).astype(np.uint16)),
         "norms": blob(_norms(rows.embeddings, space)),
@@ -298,13 +301,13 @@ def _space(rows: Shown, space: str, maps: Sequence[str]) -> dict[str, Any]:
         "graph": _graph(graphs[-1], n_classes, rows.embeddings, index),
     }
     if f"{space}1" in last and f"{space}2" in last:
-        found["pairs"] = _pairs(rows, space, plans["PCA"], flat[-1])
-    return found
+        fields["pairs"] = _pairs(rows, space, plans["PCA"], flat[-1])
+    return fields
 
 
 def _near(u: np.ndarray, k: int, among: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    found = nearest(u, k, among=among)
-    return found.ids, found.cosines
+    neighbours = nearest(u, k, among=among)
+    return neighbours.ids, neighbours.cosines
 
 
 def _norms(e: Embeddings, space: str) -> np.ndarray:
@@ -315,7 +318,7 @@ def _norms(e: Embeddings, space: str) -> np.ndarray:
 
 
 def _float32(values: np.ndarray) -> np.ndarray:
-    """Numbers as float32, those beyond its range at its end."""
+    """Return numbers as float32, those beyond its range at its end."""
     end = float(np.finfo(np.float32).max)
     return np.clip(np.asarray(values, dtype=np.float64), -end, end).astype(np.float32)
 
@@ -324,7 +327,7 @@ def _two(vectors: np.ndarray) -> np.ndarray:
     return np.pad(vectors, ((0, 0), (0, max(0, 2 - vectors.shape[1]))))[:, :2]
 
 
-def _n_classes(rows: Shown) -> int:
+def _n_classes(rows: VisibleRows) -> int:
     labels = rows.embeddings.labels
     known = 0 if labels is None else len(np.unique(labels[labels >= 0]))
     return min(MOST_CLUSTERS, known) if known > 1 else 10
@@ -333,7 +336,7 @@ def _n_classes(rows: Shown) -> int:
 def _graph(graph: Graph, n_clusters: int, e: Embeddings, index: type) -> dict[str, Any]:
     own = kmeans(graph.vectors, min(n_clusters, len(graph.vectors)), n_starts=4).labels
     kept = graph.edges[stratified(len(graph.edges), MOST_EDGES, None)]
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "clusters": blob(own.astype(np.uint8)),
         "n_clusters": int(own.max()) + 1,
         "edges": blob(kept.astype(index)),
@@ -344,13 +347,15 @@ def _graph(graph: Graph, n_clusters: int, e: Embeddings, index: type) -> dict[st
     if e.labels is not None and (known := e.labels >= 0).any():
         table = np.zeros((int(own.max()) + 1, int(e.labels.max()) + 1), dtype=int)
         np.add.at(table, (own[known], e.labels[known]), 1)
-        found["table"] = table
-        found["purity"] = float(table.max(axis=1).sum() / table.sum())
-        found["nmi"] = mutual_information(own[known], e.labels[known])
-    return found
+        fields["table"] = table
+        fields["purity"] = float(table.max(axis=1).sum() / table.sum())
+        fields["nmi"] = mutual_information(own[known], e.labels[known])
+    return fields
 
 
-def _pairs(rows: Shown, space: str, plan: Mapping[str, Any], flat: np.ndarray) -> dict[str, Any]:
+def _pairs(
+    rows: VisibleRows, space: str, plan: Mapping[str, Any], flat: np.ndarray
+) -> dict[str, Any]:
     """Both views of every sample, on the principal axes of the last epoch."""
     _, last = rows.frames[-1]
     u = unit_rows(last[space]).astype(np.float64)

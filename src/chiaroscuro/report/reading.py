@@ -76,18 +76,18 @@ class Subject:
 
 
 def subjects(what: Any, diagnosis: Mapping[str, Any] | None = None) -> list[Subject]:
-    """What to show of runs, folders, embeddings files, `Run`s, `Embeddings` and `Subject`s.
+    """Return what to show of runs, folders, embeddings files, `Run`s, `Embeddings` and `Subject`s.
 
     Args:
         what: one of them, or a list.
         diagnosis: of the first, if it is not in its folder.
     """
     several = isinstance(what, Sequence) and not isinstance(what, str | bytes)
-    found = [one for each in (what if several else [what]) for one in _subjects(each)]
-    need(bool(found), lambda: f"A report needs at least 1 run or file; received {what!r}.")
+    listed = [one for each in (what if several else [what]) for one in _subjects(each)]
+    need(bool(listed), lambda: f"A report needs at least 1 run or file; received {what!r}.")
     if diagnosis is not None:
-        found[0] = _with(found[0], diagnosis=diagnosis_of(diagnosis))
-    return _distinct(found)
+        listed[0] = _with(listed[0], diagnosis=diagnosis_of(diagnosis))
+    return _distinct(listed)
 
 
 def _subjects(what: Any) -> Iterator[Subject]:
@@ -101,8 +101,8 @@ def _subjects(what: Any) -> Iterator[Subject]:
         yield _of_run(what)
         return
     if hasattr(what, "verdict") and callable(getattr(what, "json", None)):  # a `Diagnosis`
-        found = what.json()
-        yield Subject(str(found.get("subject", "diagnosis")), diagnosis=diagnosis_of(found))
+        record = what.json()
+        yield Subject(str(record.get("subject", "diagnosis")), diagnosis=diagnosis_of(record))
         return
     need(
         isinstance(what, str | os.PathLike),
@@ -133,11 +133,11 @@ def _with(subject: Subject, **changes: Any) -> Subject:
     return Subject(**{**subject.__dict__, **changes})
 
 
-def _distinct(found: list[Subject]) -> list[Subject]:
-    """The same name twice gets a number."""
+def _distinct(listed: list[Subject]) -> list[Subject]:
+    """Return subjects with distinct names: the same name twice gets a number."""
     seen: dict[str, int] = {}
     out = []
-    for subject in found:
+    for subject in listed:
         seen[subject.name] = seen.get(subject.name, 0) + 1
         more = f" ({seen[subject.name]})" if seen[subject.name] > 1 else ""
         out.append(_with(subject, name=subject.name + more))
@@ -148,7 +148,7 @@ def _distinct(found: list[Subject]) -> list[Subject]:
 
 
 def find_runs(folder: Path, depth: int = _DEPTH) -> list[Path]:
-    """The run folders in a folder, itself included; links are not followed.
+    """Return the run folders in a folder, itself included; links are not followed.
 
     Args:
         folder: where to look.
@@ -161,12 +161,12 @@ def find_runs(folder: Path, depth: int = _DEPTH) -> list[Path]:
             below = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False))
     except OSError as error:
         raise ChiaroError(f"`{folder}` cannot be read: {error.strerror or error}.") from None
-    found = []
+    paths = []
     for name in below if depth else ():
         if not name.startswith("."):
             with contextlib.suppress(ChiaroError):  # removed meanwhile, or closed to us
-                found += find_runs(folder / name, depth - 1)
-    return found
+                paths += find_runs(folder / name, depth - 1)
+    return paths
 
 
 def _of_run(run: Run) -> Subject:
@@ -185,14 +185,14 @@ def _of_run(run: Run) -> Subject:
         source = source or frames[-1].path
         whole = _joined(Embeddings.load(frames[-1].path), files.get("rows"), whole, notes)
     evaluation = run.folder / "evaluation.json"
-    found = run.diagnosis()
+    diagnosis = run.diagnosis()
     return Subject(
         name=run.folder.resolve().name,
         run=run,
         embeddings=whole,
         source=source,
         frames=tuple(frames),
-        diagnosis=None if found is None else diagnosis_of(found),
+        diagnosis=None if diagnosis is None else diagnosis_of(diagnosis),
         evaluation=_object(evaluation) if evaluation.is_file() else None,
         labs=find_labs(run.folder / "labs") if (run.folder / "labs").is_dir() else (),
         notes=tuple(notes),
@@ -206,7 +206,7 @@ def _frame(path: Path) -> re.Match[str] | None:
 def _joined(
     last: Embeddings, rows: Path | None, whole: Embeddings | None, notes: list[str]
 ) -> Embeddings:
-    """The last snapshot with what other files know of its rows: found by their ids."""
+    """Return the last snapshot with what other files know of its rows: found by their ids."""
     arrays = dict(last.arrays())
     for other in (Embeddings.load(rows) if rows else None, whole):
         if other is None or other.ids is None or last.ids is None:
@@ -232,21 +232,21 @@ _OF_A_MODEL = ("h", "z", "h1", "h2", "z1", "z2", "prompts", "prompt_z", "untrain
 
 
 def _object(path: Path) -> dict[str, Any]:
-    found = read_json(path)
-    need(isinstance(found, dict), lambda: f"`{path}` needs an object; it holds another value.")
-    return found
+    value = read_json(path)
+    need(isinstance(value, dict), lambda: f"`{path}` needs an object; it holds another value.")
+    return value
 
 
 # ---- labs ----
 
 
 def find_labs(folder: Path) -> tuple[Lab, ...]:
-    """The labs' JSON files in a folder, with their figures.
+    """Return the labs' JSON files in a folder, with their figures.
 
     Args:
         folder: the `--out` of `chiaro reproduce`.
     """
-    found = []
+    labs = []
     for path in sorted(folder.rglob("*.json")):
         if path.name.endswith(".data.json") or path.is_symlink() or not path.is_file():
             continue
@@ -257,15 +257,15 @@ def find_labs(folder: Path) -> tuple[Lab, ...]:
         if isinstance(record, dict) and {"lab", "claims"} <= set(record):
             near = (path.with_suffix(ending) for ending in _FIGURES)
             figure = next((one for one in near if one.is_file() and not one.is_symlink()), None)
-            found.append(Lab(record, figure))
-    return tuple(found)
+            labs.append(Lab(record, figure))
+    return tuple(labs)
 
 
 # ---- diagnosis ----
 
 
-def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
-    """A `diagnosis.json`, as the page shows it: `verdict`, `measures` and `findings`.
+def diagnosis_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a `diagnosis.json`, as the page shows it: `verdict`, `measures` and `findings`.
 
     A finding has `name`, `severity`, `evidence`, `cause`, `advice`, `change` (options as one would
     type them), `expect`, `paper` and `rows` (ids); what is missing is empty. `lists` are all rows
@@ -278,28 +278,30 @@ def diagnosis_of(found: Mapping[str, Any]) -> dict[str, Any]:
         'change': ['--set objective.tau=0.2'], 'expect': '', 'paper': '', 'rows': []}],
         'could_tell': [], 'lists': [], 'economy': None}
     """
-    listed = found.get("findings") or []
+    listed = record.get("findings") or []
     need(
         isinstance(listed, Sequence) and all(isinstance(one, Mapping) for one in listed),
         lambda: f"A diagnosis needs a list of findings; received {type(listed).__name__}.",
     )
-    listing = found.get("rows")
+    listing = record.get("rows")
     known = listing if isinstance(listing, Mapping) else {}
     findings = [_finding(one, _listed(one, known)) for one in listed]
     findings.sort(key=lambda one: _SEVERITIES.index(one["severity"]))
-    measures = found.get("measures") or {}
+    measures = record.get("measures") or {}
     return {
-        "verdict": str(found.get("verdict") or _verdict(findings)),
+        "verdict": str(record.get("verdict") or _verdict(findings)),
         "measures": {k: v for k, v in measures.items() if isinstance(v, int | float)},
         "findings": findings,
-        "could_tell": [str(one) for one in found.get("could_tell") or []],
+        "could_tell": [str(one) for one in record.get("could_tell") or []],
         "lists": [made for name, one in known.items() if (made := _list(str(name), one))],
-        "economy": _economy(found.get("curves")),
+        "economy": _economy(record.get("curves")),
     }
 
 
 def _economy(curves: Any) -> dict[str, Any] | None:
-    """What fewer dimensions keep: sizes, and a curve for each order; None where it is not told."""
+    """Return what fewer dimensions keep: sizes, and a curve for each order; None where it is not
+    told.
+    """
     one = curves.get("economy") if isinstance(curves, Mapping) else None
     if not isinstance(one, Mapping) or not _numbers(one.get("sizes")):
         return None
@@ -321,7 +323,7 @@ def _numbers(values: Any) -> bool:
 
 
 def _list(name: str, one: Any) -> dict[str, Any] | None:
-    """A list of rows as the page shows it: its name, what it says, how many, the ids."""
+    """Return a list of rows as the page shows it: its name, what it says, how many, the ids."""
     if not isinstance(one, Mapping) or not (ids := _ids(one)):
         return None
     total = one.get("total")
@@ -352,7 +354,9 @@ def _finding(one: Mapping[str, Any], rows: Any = None) -> dict[str, Any]:
 
 
 def _listed(one: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
-    """The rows of a finding: its own list, the list that it names, or the one of its name."""
+    """Return the rows of a finding: its own list, the list that it names,
+    or the one of its name.
+    """
     rows = one.get("rows")
     if isinstance(rows, str):
         return known.get(rows)
@@ -360,7 +364,7 @@ def _listed(one: Mapping[str, Any], known: Mapping[str, Any]) -> Any:
 
 
 def _ids(rows: Any) -> list[str]:
-    """The ids of rows: a list of them, or an object whose `ids` are that list."""
+    """Return the ids of rows: a list of them, or an object whose `ids` are that list."""
     if isinstance(rows, Mapping):
         rows = rows.get("ids")
     if not isinstance(rows, list):
@@ -382,10 +386,10 @@ def shorter(notation: str) -> str:
     return _LIST.sub(_runs_of, notation)
 
 
-def _runs_of(found: re.Match[str]) -> str:
-    runs = [(v, len(list(g))) for v, g in itertools.groupby(re.split(r"\s*,\s*", found[1]))]
+def _runs_of(match: re.Match[str]) -> str:
+    runs = [(v, len(list(g))) for v, g in itertools.groupby(re.split(r"\s*,\s*", match[1]))]
     text = "+".join(f"[{value}]*{n}" if n > 1 else f"[{value}]" for value, n in runs)
-    return text if len(text) < len(found[0]) else found[0]
+    return text if len(text) < len(match[0]) else match[0]
 
 
 def _verdict(findings: list[dict[str, Any]]) -> str:

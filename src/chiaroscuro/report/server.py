@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from chiaroscuro.errors import ChiaroError, InputError, install_command, need
 from chiaroscuro.report.document import FORMAT, document
-from chiaroscuro.report.listing import Listing, Seen
+from chiaroscuro.report.listing import Listing, Snapshot
 from chiaroscuro.report.packing import readable
 from chiaroscuro.report.page import page
 from chiaroscuro.report.points import POINTS
@@ -121,7 +121,7 @@ _MISSING = f"`chiaro view` needs starlette and uvicorn: `{install_command('view'
 
 
 def app(listing: Listing, token: str, port: int) -> Any:
-    """The application: `/` the list, `/report` a page, `/events` what is new.
+    """Return the application: `/` the list, `/report` a page, `/events` what is new.
 
     Args:
         listing: of the folder.
@@ -141,7 +141,7 @@ def app(listing: Listing, token: str, port: int) -> Any:
     pages: dict[tuple[Any, ...], str] = {}
 
     def refused(request: Request) -> str | None:
-        """Why a request is refused, if it is."""
+        """Return why a request is refused, if it is."""
         headers, query = request.headers, request.query_params
         if headers.getlist("host") not in [[host] for host in hosts]:
             return "This server answers to this machine's own name only."
@@ -156,7 +156,7 @@ def app(listing: Listing, token: str, port: int) -> Any:
         return None
 
     async def chosen(request: Request) -> dict[str, Path] | None:
-        """The runs that a request names; None if one of them is not here."""
+        """Return the runs that a request names; None if one of them is not here."""
         wanted = request.query_params.getlist("run")[:_MOST]
         seen = await watch.look(fresh=bool(wanted))
         runs = {one: seen.paths[one] for one in wanted if one in seen.paths}
@@ -168,32 +168,32 @@ def app(listing: Listing, token: str, port: int) -> Any:
         content = {"format": FORMAT, "kind": "list", "title": "Runs", "live": [], "runs": rows}
         return HTMLResponse(page({**content, "folder": listing.folder.name}, "'self'"))
 
-    def made(found: dict[str, Path]) -> str:
-        key = tuple((identifier, listing.mark(path)) for identifier, path in found.items())
+    def rendered(paths: dict[str, Path]) -> str:
+        key = tuple((identifier, listing.mark(path)) for identifier, path in paths.items())
         if key not in pages:
-            content = document(subjects(list(found.values())), POINTS, ("tsne",))
-            for run, path in zip(content["runs"], found.values(), strict=True):
+            content = document(subjects(list(paths.values())), POINTS, ("tsne",))
+            for run, path in zip(content["runs"], paths.values(), strict=True):
                 run["name"] = readable(listing.named(path))
             pages.clear()  # one page is enough: it is large
-            pages[key] = page({**content, "live": list(found)}, "'self'")
+            pages[key] = page({**content, "live": list(paths)}, "'self'")
         return pages[key]
 
     async def report(request: Request) -> Response:
-        found = await chosen(request)
-        if not found:
+        paths = await chosen(request)
+        if not paths:
             return PlainTextResponse("There is no such run.", 404)
         try:
-            return HTMLResponse(await run_in_threadpool(made, found))
+            return HTMLResponse(await run_in_threadpool(rendered, paths))
         except Exception as error:  # noqa: BLE001 - one bad run must not look like a broken server
             known = isinstance(error, ChiaroError | OSError)
             why = readable(str(error) if known else f"{type(error).__name__}: {error}")
             return PlainTextResponse(f"This run cannot be shown: {why[:2000]}", 500)
 
     async def events(request: Request) -> Response:
-        found = await chosen(request)
-        if found is None:
+        paths = await chosen(request)
+        if paths is None:
             return PlainTextResponse("There is no such run.", 404)
-        news = _run_news(request, watch, found) if found else _list_news(request, watch)
+        news = _run_news(request, watch, paths) if paths else _list_news(request, watch)
         return StreamingResponse(news, media_type="text/event-stream")
 
     class Guard:
@@ -227,11 +227,11 @@ class _Watch:
     def __init__(self, listing: Listing):
         self.listing = listing
         self._looking, self._reading = asyncio.Lock(), asyncio.Lock()
-        self._seen: Seen | None = None
+        self._seen: Snapshot | None = None
         self._began = self._next = 0.0
         self._news: dict[Path, tuple[Any, dict[str, Any]]] = {}
 
-    async def look(self, fresh: bool = False) -> Seen:
+    async def look(self, fresh: bool = False) -> Snapshot:
         """Return what the last look saw, after a new one if it is time for one.
 
         Args:
@@ -275,16 +275,16 @@ async def _list_news(request: Any, watch: _Watch) -> AsyncIterator[str]:
         await asyncio.sleep(EVERY)
 
 
-async def _run_news(request: Any, watch: _Watch, found: dict[str, Path]) -> AsyncIterator[str]:
+async def _run_news(request: Any, watch: _Watch, paths: dict[str, Path]) -> AsyncIterator[str]:
     """Yield an event with the curves of the chosen runs that have something new."""
     listing = watch.listing
     marks: dict[str, Any] = {}
     said = time.monotonic()
     while not await request.is_disconnected():
-        now = {key: await asyncio.to_thread(listing.mark, path) for key, path in found.items()}
-        changed = [key for key in found if now[key] != marks.get(key)]
+        now = {key: await asyncio.to_thread(listing.mark, path) for key, path in paths.items()}
+        changed = [key for key in paths if now[key] != marks.get(key)]
         if changed:
-            yield _event({key: await watch.news(found[key], now[key]) for key in changed})
+            yield _event({key: await watch.news(paths[key], now[key]) for key in changed})
             marks, said = now, time.monotonic()
         elif time.monotonic() - said >= BEAT:
             yield _ALIVE

@@ -79,7 +79,7 @@ def tsne(frames: Sequence[np.ndarray], perplexity: float = PERPLEXITY) -> list[n
 
 
 def has_open_tsne() -> bool:
-    """Whether openTSNE can be imported."""
+    """Return whether openTSNE can be imported."""
     import importlib.util
 
     return importlib.util.find_spec("openTSNE") is not None
@@ -156,7 +156,7 @@ def _gradient(p: np.ndarray, y: np.ndarray, exaggeration: float = 1.0) -> np.nda
 def _open_tsne(
     u: np.ndarray, start: np.ndarray, perplexity: float, steps: tuple[int, int], exaggeration: float
 ) -> np.ndarray:
-    """The same by openTSNE: nearest neighbours attract, a grid repels, O(n) a step."""
+    """Return the map by openTSNE: nearest neighbours attract, a grid repels, O(n) a step."""
     import openTSNE
 
     affinities = openTSNE.affinity.PerplexityBasedNN(
@@ -170,16 +170,16 @@ def _open_tsne(
 
 
 def _followed(frames: Sequence[np.ndarray], perplexity: float) -> list[np.ndarray]:
-    """The map of `LANDMARKS` rows; each other row at the mean of its nearest ones."""
+    """Return the map of `LANDMARKS` rows; each other row at the mean of its nearest ones."""
     rows = spaced(len(frames[-1]), LANDMARKS)
     maps = tsne([u[rows] for u in frames], perplexity)
     out = []
     for u, y in zip(frames, maps, strict=True):
-        found = nearest(unit_rows(u), _FOLLOWED, among=rows)
+        neighbours = nearest(unit_rows(u), _FOLLOWED, among=rows)
         place = np.full(len(u), -1)
         place[rows] = np.arange(len(rows))
-        weights = np.maximum(found.cosines, 1e-6) ** 8  # the nearest counts most
-        near = y[place[found.ids]]
+        weights = np.maximum(neighbours.cosines, 1e-6) ** 8  # the nearest counts most
+        near = y[place[neighbours.ids]]
         whole = (near * (weights / weights.sum(axis=1, keepdims=True))[..., None]).sum(axis=1)
         whole[rows] = y
         out.append(whole)

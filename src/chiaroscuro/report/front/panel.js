@@ -22,6 +22,18 @@ export function section(id, title, ...body) {
     el("h2", { id: `${id}-title` }, title), ...body);
 }
 
+// Two panels a row; one that would stand alone in its row takes all of it.
 export function columns(...body) {
-  return el("div.columns", {}, ...body);
+  const panels = body.flat().filter(Boolean);
+  let alone = null;
+  for (const one of panels) {
+    if (one.classList.contains("wide")) {
+      alone?.classList.add("wide");
+      alone = null;
+    } else {
+      alone = alone ? null : one;
+    }
+  }
+  alone?.classList.add("wide");
+  return el("div.columns", {}, ...panels);
 }

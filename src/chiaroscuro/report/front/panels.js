@@ -179,8 +179,8 @@ export function viewsSection(run) {
       { corner: "R²", name: "Factors through the layers", text: (v) => (v === null ? "–" : v <= 0.005 ? "0" : format(v, 2)) })
     : el("div.empty", {}, "No labels or factors are in the embeddings, so nothing can be read out of the layers.");
   return section("views", "Views and factors", columns(
-    panel("Sensitivity to augmentation", "How far two views of a sample are apart, as a share of how far different samples are: 0 is invariant, 1 no better than chance.",
-      "chen2020simclr", ...sensitive),
+    wide(panel("Sensitivity to augmentation", "How far two views of a sample are apart, as a share of how far different samples are: 0 is invariant, 1 no better than chance.",
+      "chen2020simclr", el("div.columns", {}, ...sensitive))),
     movedPanel(run),
     panel("Factors through the layers", `How much of each factor a linear map reads out of each layer (R² on held-out rows): what is kept, and what the projector throws away.${factors ? ` Of the diagnosis where it has them, else fitted to half of ${format(factors.n)} rows.` : ""}`,
       "rusak2022", table)));
@@ -194,7 +194,7 @@ function movedPanel(run) {
     .sort((a, b) => b[1] - a[1]).slice(0, 12);
   const items = shares.map(([name, value]) => ({
     name: name.slice(prefix.length).replaceAll("_", " "), value: Math.max(0, value),
-    text: `${format(100 * Math.max(0, value), 2)} %`, colour: category(1),
+    text: value > 0 && value < 0.001 ? "< 0.1 %" : `${format(100 * Math.max(0, value), 2)} %`, colour: category(1),
   }));
   return panel("What moves the embedding",
     "Two views of a sample are not always equally far apart in h: the share of that variance which each parameter of the augmentation explains alone. The longest bar is the largest share.",

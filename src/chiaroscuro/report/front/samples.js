@@ -144,7 +144,7 @@ function saving(run, selected) {
   };
   const button = (text, title, run_) => el("button.quiet", { type: "button", title, on: { click: run_ } }, text);
   return el("div.buttons.saving", {},
-    button("Copy ids", "One id a line", async () => {
+    button("Copy ids", "One id per line", async () => {
       said.textContent = (await copy(selected.map((i) => ids[i]).join("\n"))) ? "Copied" : "The clipboard is closed";
       setTimeout(() => (said.textContent = ""), 2000);
     }),
