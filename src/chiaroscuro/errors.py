@@ -9,8 +9,19 @@ from pathlib import Path
 __all__ = ["ChiaroError", "InputError", "SpecError", "install_command", "need", "number"]
 
 
+LONGEST = 2000
+"""Letters of a sentence."""
+
+
 class ChiaroError(Exception):
-    """Anything Chiaroscuro refuses or cannot do; its text is a sentence for the user."""
+    """Anything Chiaroscuro refuses or cannot do; its text is a sentence for the user.
+
+    What a sentence quotes may be of any length: of more than 2,000 letters the middle is left out.
+    """
+
+    def __init__(self, sentence: object = "") -> None:
+        text = str(sentence)
+        super().__init__(text if len(text) <= LONGEST else f"{text[:1500]} ... {text[-490:]}")
 
 
 class InputError(ChiaroError, ValueError):

@@ -44,7 +44,7 @@ LOOK: Any = {
 
 
 def available() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
@@ -63,7 +63,7 @@ def canvas(
     height: float = 2.7,
     one_scale: bool = False,
 ) -> Any:
-    """A figure and its axes, (rows, columns), each axis `width` by `height` inches.
+    """Return a figure and its axes, (rows, columns), each axis `width` by `height` inches.
 
     With `one_scale` the panels have their vertical axis in common.
     Without `pyplot`: nothing global is opened that must be closed.
@@ -75,7 +75,7 @@ def canvas(
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
-    """The figure as PNG and SVG beside each other; the same numbers give the same bytes."""
+    """Save the figure as PNG and SVG beside each other; the same numbers give the same bytes."""
     import matplotlib
     from PIL import Image
 
@@ -93,13 +93,15 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def shows_photographs(figure: Figure) -> bool:
-    """Whether an image in the figure brings colours of its own, three numbers a pixel."""
+    """Return whether an image in the figure brings colours of its own, three numbers a pixel."""
     pictures = [image.get_array() for axis in figure.axes for image in axis.images]
     return any(pixels is not None and pixels.ndim == 3 for pixels in pictures)
 
 
 def few_colours(picture: Any) -> Any:
-    """The image in tints of our own colours and greys, no matter how few pixels have them."""
+    """Return the image in tints of our own colours and greys,
+    no matter how few pixels have them.
+    """
     from PIL import Image
 
     palette = []

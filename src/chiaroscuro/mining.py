@@ -86,7 +86,7 @@ def mine(
     known = positive >= 0
     count = min(look + 1, len(rows) - (0 if other is not None else 1))
     ids = _nearest(h, g, count, index)
-    found = np.full((len(rows), negatives), -1)
+    mined = np.full((len(rows), negatives), -1)
     for i in np.flatnonzero(known):
         most = (1 - margin) * float(h[i] @ g[positive[i]])
         near = ids[i]
@@ -95,8 +95,8 @@ def mine(
             fits &= group[near] != group[i]
         chosen = near[fits][skip : skip + negatives]
         if len(chosen) == negatives:
-            found[i] = chosen
-    whole = np.flatnonzero((found >= 0).all(axis=1))
+            mined[i] = chosen
+    whole = np.flatnonzero((mined >= 0).all(axis=1))
     need(
         len(whole) > 0,
         lambda: (
@@ -105,7 +105,7 @@ def mine(
             "`margin`, `skip` or `negatives`."
         ),
     )
-    return _triples(rows, other, whole, positive[whole], found[whole])
+    return _triples(rows, other, whole, positive[whole], mined[whole])
 
 
 def save_triples(triples: Dataset, path: str | os.PathLike) -> None:
@@ -140,7 +140,7 @@ def _check(negatives: int, skip: int, margin: float, look: int, index: str) -> N
 
 
 def _other_side(data: Dataset) -> str | None:
-    """The column that holds the positives of ready pairs."""
+    """Return the column that holds the positives of ready pairs."""
     if SECOND in data.columns:
         return SECOND
     both = "images" in data.inputs and "texts" in data.inputs
@@ -170,7 +170,7 @@ def _embedded(subject: Any, data: Dataset, pairs: bool) -> tuple[NDArray[Any], N
 
 
 def _groups(data: Dataset) -> NDArray[Any] | None:
-    """What is never a negative: rows of the same group, or else of the same class."""
+    """Return what is never a negative: rows of the same group, or else of the same class."""
     for name in ("groups", "labels"):
         if name in data.columns:
             return np.asarray(data.column(name))
@@ -188,13 +188,13 @@ def _same_class(data: Dataset, seed: int) -> NDArray[np.int64]:
         ),
     )
     y = np.asarray(labels)
-    found = np.full(len(y), -1)
+    positive = np.full(len(y), -1)
     rng = np.random.default_rng(seed)
     for label in np.unique(y[y >= 0]):
         at = rng.permutation(np.flatnonzero(y == label))
         if len(at) > 1:
-            found[at] = np.roll(at, 1)
-    return found
+            positive[at] = np.roll(at, 1)
+    return positive
 
 
 def _nearest(h: NDArray[Any], g: NDArray[Any], count: int, index: str) -> NDArray[np.int64]:

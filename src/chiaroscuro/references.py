@@ -19,7 +19,7 @@ _KEY = re.compile(r"\b[a-z]+\d{4}[a-z]*\b")
 
 
 def bibliography() -> dict[str, str]:
-    """The entries of `references.bib` by key, in their order.
+    """Return the entries of `references.bib` by key, in their order.
 
     Example:
         >>> print(bibliography()["tan2024"].splitlines()[0])
@@ -44,7 +44,7 @@ def _braced(text: str, start: int) -> str:
 
 
 def keys(doc: str | None) -> list[str]:
-    """The bib keys under `References:` in a docstring, in their order.
+    """Return the bib keys under `References:` in a docstring, in their order.
 
     Example:
         >>> keys('''One sentence.
@@ -58,6 +58,8 @@ def keys(doc: str | None) -> list[str]:
 
 
 def cited(obj: object) -> list[str]:
-    """The bib keys of an object and of all objects inside it, or of a class, without repetition."""
+    """Return the bib keys of an object and of all objects inside it, or of a class, without
+    repetition.
+    """
     classes = [obj] if isinstance(obj, type) else [type(part) for part in parts(obj)]
     return list(dict.fromkeys(key for each in classes for key in keys(each.__doc__)))

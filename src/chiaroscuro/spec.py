@@ -33,7 +33,10 @@ _OPAQUE = (
     functools.partial,
 )
 # what a constructor may raise over a wrong argument; a sentence of its own passes through
-_FAILURES = (TypeError, ValueError, ArithmeticError, AttributeError, LookupError, RuntimeError)
+_FAILURES = (
+    *(TypeError, ValueError, ArithmeticError, AttributeError, LookupError, RuntimeError),
+    MemoryError,
+)
 _CONSTANTS = {"inf": float("inf"), "nan": float("nan"), "true": True, "false": False}
 _CONSTRUCTS: dict[type[ast.AST], str] = {
     ast.Attribute: "attribute access",
@@ -80,7 +83,7 @@ _SCALES = {"scale", "s", "logit_scale", "beta", "inv_tau", "inverse_temperature"
 
 
 def notation(obj: object) -> str:
-    """The text that `parse` reads back as `obj`.
+    """Return the text that `parse` reads back as `obj`.
 
     Every constructor parameter is the attribute of the same name, and all are written (but None
     where that is the default), so that a saved notation keeps its meaning if a default changes. A
@@ -98,7 +101,7 @@ def notation(obj: object) -> str:
 
 
 def same(a: object, b: object) -> bool:
-    """Whether two objects have the same type and the same notation.
+    """Return whether two objects have the same type and the same notation.
 
     Example:
         >>> same([1.0] * 9, [1.0] * 9), same(1, 1.0)
@@ -114,7 +117,7 @@ def same(a: object, b: object) -> bool:
 
 
 def parts(obj: object) -> Iterator[object]:
-    """The object and every object inside it, outermost first.
+    """Yield the object and every object inside it, outermost first.
 
     Example:
         >>> list(parts((1, (2.0, "three"))))
@@ -203,7 +206,7 @@ def _is_object(value: object) -> bool:
 
 
 def _arguments(obj: object) -> Iterator[tuple[inspect.Parameter, Any]]:
-    """Each constructor parameter with its value; `*args` gives one pair per value."""
+    """Yield each constructor parameter with its value; `*args` gives one pair per value."""
     signature = _signature(type(obj))
     for parameter in signature.parameters.values() if signature else ():
         name = f"`{type(obj).__name__}`"
@@ -222,6 +225,10 @@ def _arguments(obj: object) -> Iterator[tuple[inspect.Parameter, Any]]:
 
 
 def _signature(call: Callable) -> inspect.Signature | None:
+    if isinstance(call, type):
+        owner = next(kind for kind in call.__mro__ if "__init__" in vars(kind))
+        if owner.__module__ == "torch.nn.modules.module":  # a module without a constructor
+            return inspect.Signature()
     try:
         return inspect.signature(call)
     except (TypeError, ValueError):  # some builtins do not tell
@@ -237,7 +244,7 @@ def _bound(depth: int) -> None:
 
 
 def parse(text: str, names: Mapping[str, Callable]) -> Any:
-    """The object that `text` denotes, built from `names` alone.
+    """Return the object that `text` denotes, built from `names` alone.
 
     Literals, tuples, lists, `[1.0] * 64 + [0.7] * 64`, and calls of the given names. Anything else
     is refused with one sentence; nothing is executed but the constructors named.
@@ -395,7 +402,8 @@ class _Reader:
         except ChiaroError:
             raise
         except _FAILURES as error:
-            raise SpecError(f"`{name}` cannot be made of these arguments: {error}") from error
+            reason = str(error) or type(error).__name__
+            raise SpecError(f"`{name}` cannot be made of these arguments: {reason}") from error
 
 
 def _check(name: str, signature: inspect.Signature, arguments: list, keywords: dict) -> None:
@@ -442,7 +450,7 @@ def _takes(parameters: Iterable[inspect.Parameter]) -> str:
 
 
 def _unknown(call: str, name: str, parameters: list[inspect.Parameter], value: object) -> str:
-    """The sentence about a parameter that a constructor does not have."""
+    """Return the sentence about a parameter that a constructor does not have."""
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     says = f"`{call}` has no parameter `{_short(name)}`; {_takes(parameters)}"
     meant = {ours for ours, theirs in _ALIASES.items() if name in theirs.split()}

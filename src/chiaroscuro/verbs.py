@@ -45,16 +45,16 @@ def diagnose(
 ) -> Any:
     """Diagnose embeddings: what is wrong, if anything, and what to change.
 
-    Of a run it looks at 2,048 rows of its data and two views of each, and knows its settings and
+    Of a run it looks at 2,048 rows of its data and two views of each, and uses its settings and
     history; the diagnosis is also left in the run folder as `diagnosis.json`.
 
     Args:
         subject: a run (a `Run`, its folder, an `OpenRun`), `Embeddings`, a matrix, a dictionary of
             arrays, a table of pandas, polars, pyarrow or `datasets`, an index of faiss, a file
             (`.npz`, `.npy`, parquet, Arrow, `.pt`, CSV, ...) or a folder of shards.
-        objective: that made the embeddings, or its text; a run knows its own, unless it was trained
-            with an object.
-        batch: pairs of a step; a run knows its own.
+        objective: that made the embeddings, or its text; from the settings for a run, unless it
+            was trained with an object.
+        batch: pairs of a step; from the settings for a run.
         rows: look at so many at most, drawn by the seed.
         seed: of everything that is drawn.
         task: what the embeddings are meant for, as arrays `symbols`, `contexts` and `labels` (or an
@@ -82,7 +82,7 @@ def diagnose(
     from chiaroscuro import diagnostics
 
     aim = diagnostics.read_task(task)
-    objects = _given(
+    objects = _without_none(
         data=data,
         encoder=encoder,
         second_encoder=second_encoder,
@@ -92,17 +92,19 @@ def diagnose(
         second_view=second_view,
     )
     if is_run(subject):
-        beside = _given(labels=labels, pairs=pairs, names=names, history=history, settings=settings)
+        beside = _without_none(
+            labels=labels, pairs=pairs, names=names, history=history, settings=settings
+        )
         need(
             not beside,
             lambda: (
-                f"`diagnose` of a run knows its own {', '.join(beside)}; leave them out, or give "
-                "the embeddings as a file."
+                f"`diagnose` takes {', '.join(beside)} of a run from its folder; leave them out, "
+                "or give the embeddings as a file."
             ),
         )
-        objects |= _given(objective=objective)
+        objects |= _without_none(objective=objective)
         run = _opened(subject, objects)
-        seen = _examined(run, rows)
+        seen = _examine(run, rows)
         made = _diagnose_run(run, seen, rows, seed, aim, metric)
         if against is None:
             return made
@@ -110,7 +112,7 @@ def diagnose(
     _require_none("diagnose", objects)
     table = _settings(settings)
     loss = _objective(objective, table)
-    about = diagnostics.About(
+    context = diagnostics.Context(
         loss=loss,
         batch=table.get("batch") if batch is None else batch,
         settings=table,
@@ -119,7 +121,7 @@ def diagnose(
         metric=metric,
     )
     inputs = diagnostics.Inputs(names or {}, labels, pairs)
-    made = diagnostics.diagnose(subject, about, rows, seed, inputs, progress)
+    made = diagnostics.diagnose(subject, context, rows, seed, inputs, progress)
     if against is None:
         return made
     return diagnostics.with_drift(made, subject, against, seed, diagnostics.Inputs(names or {}))
@@ -144,8 +146,8 @@ def compare(
     Example:
         >>> import numpy as np
         >>> x = np.random.default_rng(0).normal(size=(100, 8))
-        >>> found = compare(x, x[:, :4])
-        >>> found.first.measures["d"], found.second.measures["d"], found.versus.n
+        >>> comparison = compare(x, x[:, :4])
+        >>> comparison.first.measures["d"], comparison.second.measures["d"], comparison.versus.n
         (8, 4, 100)
     """
     from chiaroscuro import diagnostics
@@ -154,9 +156,9 @@ def compare(
     for subject in (first, second):
         if is_run(subject):
             run = _opened(subject, {})
-            found = _examined(run, rows)
-            made.append(_diagnose_run(run, found, rows, seed, None, metric))
-            seen.append(found.embeddings)
+            examined = _examine(run, rows)
+            made.append(_diagnose_run(run, examined, rows, seed, None, metric))
+            seen.append(examined.embeddings)
         else:
             made.append(diagnose(subject, rows=rows, seed=seed, metric=metric))
             read = diagnostics.read(subject, rows, seed)
@@ -174,7 +176,9 @@ def _history(given: Any) -> Any:
 
 
 def _objective(given: Any, settings: dict[str, Any]) -> Any:
-    """The objective that was given, or that the settings name, or InfoNCE at their temperature."""
+    """Return the objective that was given, or that the settings name, or InfoNCE at their
+    temperature.
+    """
     tau = settings.pop("temperature", None)
     given = settings.get("objective") if given is None else given
     if given is None and isinstance(tau, int | float):
@@ -182,7 +186,7 @@ def _objective(given: Any, settings: dict[str, Any]) -> Any:
     return _parse(given) if isinstance(given, str) else given
 
 
-def _examined(run: Any, rows: int = ROWS) -> Any:
+def _examine(run: Any, rows: int = ROWS) -> Any:
     from chiaroscuro import engine
 
     return engine.examine(run, min(rows, ROWS))
@@ -200,7 +204,7 @@ def _diagnose_run(
 
     projector = run.networks.projectors[0]
     bends = getattr(projector, "last", "none") == "unit"  # dividing by a norm is not affine
-    about = diagnostics.About(
+    context = diagnostics.Context(
         loss=run.contrast,
         batch=run.settings.batch,
         queue=run.settings.network.queue,
@@ -214,7 +218,7 @@ def _diagnose_run(
         task=task,
         metric=metric,
     )
-    made = diagnostics.diagnose(seen.embeddings, about, min(rows, ROWS), seed)
+    made = diagnostics.diagnose(seen.embeddings, context, min(rows, ROWS), seed)
     made = dataclasses.replace(made, subject=run.name)
     if run.run is not None:
         run.run.write_diagnosis(made.json())
@@ -266,7 +270,7 @@ def evaluate(
     """
     from chiaroscuro import diagnostics
 
-    objects = _given(
+    objects = _without_none(
         data=data,
         encoder=encoder,
         second_encoder=second_encoder,
@@ -277,7 +281,7 @@ def evaluate(
         second_view=second_view,
     )
     if not is_run(subject):
-        _require_none("evaluate", objects | _given(on=on or None))
+        _require_none("evaluate", objects | _without_none(on=on or None))
         need(
             template is None,
             lambda: f"`--template {template}` needs a run; `{subject}` holds its prompts.",
@@ -303,7 +307,7 @@ def evaluate(
 
 
 def _only_embeds(passing: Any) -> bool:
-    """Whether this is a rank that only helps to embed."""
+    """Return whether this is a rank that only helps to embed."""
     from chiaroscuro import engine
 
     return passing is not None and passing.spread and not engine.is_first()
@@ -321,11 +325,11 @@ def _on_each(
     )
     about = {"subject": run.name if run.run is None else str(run.run.folder)}
     about["weights"] = run.weights
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for one in on:
         source = one if isinstance(one, str) else data.open_data(one)
         name = source if isinstance(source, str) else source.name
-        while name in found:
+        while name in results:
             name += "'"
         try:
             embeddings = engine.embed(run, source, template=template, passing=passing)
@@ -333,9 +337,11 @@ def _on_each(
                 continue
             made = diagnostics.evaluate(embeddings, probes)
         except InputError as error:
-            raise InputError(f"`{name}`, data set {len(found) + 1} of {len(on)}: {error}") from None
-        found[name] = _with_protocol(made, {**about, "data": name}, embeddings)
-    return found
+            raise InputError(
+                f"`{name}`, data set {len(results) + 1} of {len(on)}: {error}"
+            ) from None
+        results[name] = _with_protocol(made, {**about, "data": name}, embeddings)
+    return results
 
 
 def _with_protocol(made: Any, about: dict[str, str], embeddings: Any) -> Any:
@@ -384,15 +390,15 @@ def report(
             for sentence in complete_run(run):
                 print(sentence, file=sys.stderr)
         if _is_open(run):
-            listed[at] = _shown(run) if run.run is None else run.run
+            listed[at] = _in_memory_subject(run) if run.run is None else run.run
     return write(listed, place, points, maps, diagnosis)
 
 
-def _shown(run: Any) -> Any:
+def _in_memory_subject(run: Any) -> Any:
     """Return a training in memory as a subject of the page."""
     from chiaroscuro.report import Subject, diagnosis_of
 
-    seen = _examined(run)
+    seen = _examine(run)
     evaluation = None
     if seen.embeddings.labels is not None and seen.embeddings.split is not None:
         evaluation = evaluate(run)
@@ -430,7 +436,7 @@ def complete_run(subject: Any) -> list[str]:
     opened = engine.open_run(subject if _is_open(subject) else run)
     try:
         if not embedded or run.diagnosis() is None:
-            seen = _examined(opened)
+            seen = _examine(opened)
             if not embedded:
                 seen.embeddings.save(run.embeddings("report"))
             if run.diagnosis() is None:
@@ -478,7 +484,7 @@ def _opened(subject: Any, objects: dict[str, Any]) -> Any:
     return engine.open_run(subject, **objects)
 
 
-def _given(**objects: Any) -> dict[str, Any]:
+def _without_none(**objects: Any) -> dict[str, Any]:
     return {name: value for name, value in objects.items() if value is not None}
 
 

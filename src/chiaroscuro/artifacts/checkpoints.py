@@ -133,7 +133,9 @@ def save(
 
 
 def _beyond(earlier: list[Path], keep: int) -> list[Path]:
-    """All that are older than the last `keep` good ones, but for those that cannot be read."""
+    """Return all that are older than the last `keep` good ones,
+    but for those that cannot be read.
+    """
     for at in range(len(earlier), 0, -1):
         if keep == 0:
             return [path for path in earlier[:at] if _readable(path)]
@@ -150,7 +152,7 @@ def _is_good(path: Path) -> bool:
 
 
 def _readable(path: Path) -> bool:
-    """Whether this process may read a checkpoint; one that it may not is never removed."""
+    """Return whether this process may read a checkpoint; one that it may not is never removed."""
     there = [path, *(path / name for name in (_TENSORS, _STATE, _MANIFEST))]
     return all(os.access(one, os.R_OK) for one in there if one.exists())
 
@@ -178,7 +180,7 @@ def load(path: str | os.PathLike) -> Checkpoint:
 
 
 def latest_good(folder: str | os.PathLike) -> Latest:
-    """The newest checkpoint that verifies, and what is wrong with those newer than it.
+    """Return the newest checkpoint that verifies, and what is wrong with those newer than it.
 
     Latest is the one saved last, whatever its step. What an interrupted `save` left is not looked
     at. A checkpoint of a newer Chiaroscuro is refused, not passed over, and so is one that the

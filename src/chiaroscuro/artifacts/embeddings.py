@@ -103,13 +103,13 @@ class Embeddings:
     # ---- what is here ----
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Every array that is here, by its name in the file."""
+        """Return every array that is here, by its name in the file."""
         layers = {LAYER + name: array for name, array in self.layers.items()}
         own = {name: getattr(self, name) for name in FIELDS}
         return {name: array for name, array in {**own, **layers}.items() if array is not None}
 
     def facts(self) -> dict[str, str]:
-        """What `about` says, by name; empty where there is none.
+        """Return what `about` says, by name; empty where there is none.
 
         Example:
             >>> Embeddings(h=np.eye(2), about={"trained_on.part": "train"}).facts()
@@ -123,22 +123,22 @@ class Embeddings:
         return next((len(a) for name, a in self.arrays().items() if name not in _NO_ROWS), 0)
 
     def bad_rows(self) -> dict[str, np.ndarray]:
-        """The rows with NaN or infinity, by array; an array without any is not listed.
+        """Return the rows with NaN or infinity, by array; an array without any is not listed.
 
         Example:
             >>> Embeddings(h=np.array([[1.0], [np.nan], [np.inf]])).bad_rows()
             {'h': array([1, 2])}
         """
-        found = {}
+        bad_by_name = {}
         for name, array in self.arrays().items():
             if array.dtype.kind == "f":
                 bad = _not_finite(array)
                 if len(bad):
-                    found[name] = bad
-        return found
+                    bad_by_name[name] = bad
+        return bad_by_name
 
     def take(self, rows: Any) -> Embeddings:
-        """The samples that `rows` selects: an index array, a mask or a slice."""
+        """Return the samples that `rows` selects: an index array, a mask or a slice."""
         kept = {
             name: array if name in _NO_ROWS else array[rows]
             for name, array in self.arrays().items()
@@ -161,6 +161,9 @@ class Embeddings:
 
     def to_parquet(self, path: str | os.PathLike) -> Path:
         """Write a parquet file for embedding viewers and `datasets`; needs `chiaroscuro[parquet]`.
+
+        It has `embedding` (h), `label`, `text` and `image` as far as there are any:
+        `embedding-atlas e.parquet --vector embedding` shows them.
 
         Args:
             path: ends in `.parquet`.
@@ -424,7 +427,7 @@ def _check_shape(name: str, array: np.ndarray) -> None:
 
 
 def arguments_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Arrays by their names in the file, as arguments; an unknown name is refused."""
+    """Return arrays by their names in the file, as arguments; an unknown name is refused."""
     layers = {n.removeprefix(LAYER): a for n, a in arrays.items() if n.startswith(LAYER)}
     own = {name: array for name, array in arrays.items() if not name.startswith(LAYER)}
     for name in own:
@@ -440,12 +443,12 @@ def arguments_of(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _not_finite(array: np.ndarray) -> np.ndarray:
-    found = [
+    bad = [
         at + np.flatnonzero(~np.isfinite(part).reshape(len(part), -1).all(axis=1))
         for at in range(0, len(array), _ROWS_AT_ONCE)
         for part in (array[at : at + _ROWS_AT_ONCE],)
     ]
-    return np.concatenate(found) if found else np.array([], dtype=int)
+    return np.concatenate(bad) if bad else np.array([], dtype=int)
 
 
 def _make(folder: Path) -> None:

@@ -130,25 +130,30 @@ def replace(path: Path, write: Callable[[BinaryIO], None]) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """A name beside `path` that nobody else uses: hidden, ending in `.tmp`."""
+    """Return a name beside `path` that is not taken: hidden, ending in `.tmp`."""
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
-def newer(what: str, found: object, ours: int) -> None:
+def newer(what: str, version: object, ours: int) -> None:
     """Refuse a `format` that is not one we know."""
-    if type(found) is not int or not 1 <= found <= ours:
+    if type(version) is not int or not 1 <= version <= ours:
+        shown = (
+            repr(version)
+            if isinstance(version, int | float | str | None)
+            else type(version).__name__
+        )
         raise InputError(
-            f"{what} has format {found!r}; this version reads 1 to {ours}. "
+            f"{what} has format {shown[:60]}; this version reads 1 to {ours}. "
             + (
                 "It was written by a newer Chiaroscuro: update to read it."
-                if type(found) is int and found > ours
+                if type(version) is int and version > ours
                 else "It is damaged, or not ours."
             )
         )
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Strict JSON, one line unless indented; numbers that JSON lacks become their names.
+    """Return strict JSON, one line unless indented; numbers that JSON lacks become their names.
 
     Example:
         >>> to_json({"loss": math.inf, "step": 3})
@@ -177,7 +182,7 @@ def _plain(value: Any, path: str) -> Any:
 
 
 def from_json(text: str | bytes) -> Any:
-    """What `to_json` wrote, its `"NaN"` and `"Infinity"` numbers again."""
+    """Return what `to_json` wrote, its `"NaN"` and `"Infinity"` numbers again."""
     return _numbers(json.loads(text))
 
 

@@ -95,10 +95,10 @@ def _rewrite(handle: int, text: bytes) -> None:
 
 def _facts(text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:  # about to be written
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _now() -> str:

@@ -1,4 +1,4 @@
-"""The history and settings of anybody's training loop, as rules about training need them."""
+"""The history and settings of any training loop, as rules about training need them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import csv
 import io
 import json
 import math
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts.bounded import read_regular
+from chiaroscuro.artifacts.toml import from_toml
 from chiaroscuro.errors import InputError, need
 
 __all__ = ["read_history", "read_settings"]
@@ -45,23 +45,26 @@ def read_history(path: Any) -> list[dict[str, Any]]:
         path: such as `log.jsonl`, `trainer_state.json` or Lightning's `metrics.csv`.
     """
     path = Path(path)
-    text = read_regular(path).decode("utf-8-sig", errors="replace")
+    text = _text(path)
     if path.suffix == ".csv":
-        found: Any = [
-            {k: _value(v) for k, v in row.items() if k and v not in (None, "")}
-            for row in csv.DictReader(io.StringIO(text))
-        ]
+        try:
+            entries: Any = [
+                {k: _value(v) for k, v in row.items() if k and isinstance(v, str) and v}
+                for row in csv.DictReader(io.StringIO(text, newline=""))
+            ]
+        except csv.Error as error:
+            raise InputError(f"`{path.name}` is not CSV: {error}.") from None
     elif path.suffix == ".json":
-        found = _json(path, text)
-        found = found.get("log_history", found) if isinstance(found, Mapping) else found
+        entries = _json(path, text)
+        entries = entries.get("log_history", entries) if isinstance(entries, Mapping) else entries
     else:
         lines = [(k, line) for k, line in enumerate(text.splitlines(), 1) if line.strip()]
-        found = [_json(path, line, k) for k, line in lines]
+        entries = [_json(path, line, k) for k, line in lines]
     need(
-        isinstance(found, Sequence) and all(isinstance(one, Mapping) for one in found),
+        isinstance(entries, Sequence) and all(isinstance(one, Mapping) for one in entries),
         lambda: f"`{path.name}` needs a list of records, one for each step or epoch.",
     )
-    records = [_renamed(one) for one in found]
+    records = [_renamed(one) for one in entries]
     names = dict.fromkeys(key for one in records[:50] for key in one)
     need(
         any("loss" in one for one in records),
@@ -85,18 +88,18 @@ def read_settings(path: Any) -> dict[str, Any]:
         path: ends in `.toml` or `.json`.
     """
     path = Path(path)
-    text = read_regular(path).decode("utf-8-sig", errors="replace")
-    try:
-        found = _json(path, text) if path.suffix == ".json" else tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"`{path.name}` is not TOML: {error}.") from None
+    text = _text(path)
+    table = _json(path, text) if path.suffix == ".json" else from_toml(text, f"`{path.name}`")
     need(
-        isinstance(found, Mapping),
-        lambda: f"`{path.name}` needs settings by name; it holds a {type(found).__name__}.",
+        isinstance(table, Mapping),
+        lambda: f"`{path.name}` needs settings by name; it holds a {type(table).__name__}.",
     )
-    if isinstance(found.get("objective"), str) and isinstance(found.get("optimiser"), Mapping):
-        return dict(found)
-    flat = _flat(found)
+    if isinstance(table.get("objective"), str) and isinstance(table.get("optimiser"), Mapping):
+        return dict(table)
+    try:
+        flat = _flat(table)
+    except RecursionError:
+        raise InputError(f"`{path.name}` nests too deeply to be settings.") from None
     made: dict[str, Any] = {}
     for ours, usual in _SETTING.items():
         there = [v for k, v in flat.items() if k.rpartition(".")[2].lower() in usual]
@@ -113,9 +116,9 @@ def read_settings(path: Any) -> dict[str, Any]:
     return made
 
 
-def _flat(found: Mapping[str, Any], under: str = "") -> dict[str, Any]:
+def _flat(table: Mapping[str, Any], under: str = "") -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for key, value in found.items():
+    for key, value in table.items():
         name = f"{under}{key}"
         out |= _flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return out
@@ -126,17 +129,31 @@ def _json(path: Path, text: str, line: int | None = None) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         where = "" if line is None else f" in line {line}"
-        raise InputError(f"`{path.name}` is not JSON{where}: {error}.") from None
+        raise InputError(f"`{path.name}` is not JSON{where}: {str(error)[:200]}.") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path.name}` needs UTF-8: {error}.") from None
 
 
 def _renamed(one: Mapping[str, Any]) -> dict[str, Any]:
     lower = {str(key).lower(): value for key, value in one.items()}
-    found = {str(key): value for key, value in one.items()}
+    record = {str(key): value for key, value in one.items()}
     for ours, usual in _RECORD.items():
         there = next((lower[name] for name in usual if name in lower), None)
-        if isinstance(there, int | float) and math.isfinite(there):
-            found[ours] = there
-    return found
+        if _is_finite(there):
+            record[ours] = there
+    return record
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
 
 
 def _value(cell: str) -> Any:

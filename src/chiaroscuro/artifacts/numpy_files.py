@@ -16,7 +16,7 @@ import numpy as np
 from chiaroscuro.artifacts.bounded import fits, open_regular
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["MAPPED_BYTES", "read_npy", "read_npz"]
+__all__ = ["MAPPED_BYTES", "all_listed", "read_npy", "read_npz"]
 
 MAPPED_BYTES = 64 << 20
 """A stored array from this size on is mapped, not read: its checksum then goes unchecked."""
@@ -50,7 +50,7 @@ def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
         try:
             with zipfile.ZipFile(opened) as archive:
                 members = [m for m in archive.infolist() if not m.is_dir()]
-                _complete(path.name, opened, archive)
+                all_listed(path.name, opened, archive)
                 _unique(path.name, [m.filename for m in members])
                 fits(f"`{path.name}`", sum(m.file_size for m in members if not _maps(m)))
                 return {m.filename.removesuffix(".npy"): _member(path, archive, m) for m in members}
@@ -76,7 +76,7 @@ def _maps(member: zipfile.ZipInfo) -> bool:
     return member.compress_type == zipfile.ZIP_STORED and member.file_size >= MAPPED_BYTES
 
 
-def _complete(name: str, file: BinaryIO, archive: zipfile.ZipFile) -> None:
+def all_listed(name: str, file: BinaryIO, archive: zipfile.ZipFile) -> None:
     """Compare the number of members with the one that the archive's last record declares."""
     file.seek(-(22 + len(archive.comment)), os.SEEK_END)
     record = file.read(22)
@@ -92,9 +92,17 @@ def _complete(name: str, file: BinaryIO, archive: zipfile.ZipFile) -> None:
 def _unique(file: str, names: Iterable[str]) -> None:
     seen = set()
     for name in names:
-        need(name.endswith(".npy"), lambda name=name: f"`{file}` holds `{name}`, not an array.")
-        need(name not in seen, lambda name=name: f"`{file}` holds `{name}` twice.")
+        need(
+            name.endswith(".npy"),
+            lambda name=name: f"`{file}` holds `{_shown(name)}`, not an array.",
+        )
+        need(name not in seen, lambda name=name: f"`{file}` holds `{_shown(name)}` twice.")
         seen.add(name)
+
+
+def _shown(name: str) -> str:
+    """Return a name as one line can show it."""
+    return name[:80] if name.isprintable() else repr(name[:80])[1:-1]
 
 
 def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Beside", "Pieces", "blocks"]
+__all__ = ["Beside", "Pieces", "blocks", "release", "taken"]
 
 
 class Pieces:
@@ -128,10 +128,26 @@ def blocks(array: Any, n_bytes: int = 1 << 25) -> Iterator[tuple[int, np.ndarray
     step = max(1, n_bytes // max(1, each))
     for start in range(0, len(array), step):
         yield start, np.asarray(array[start : start + step])
-        _release(array)
+        release(array)
 
 
-def _release(array: Any) -> None:
+_TAKEN = 4096
+"""Scattered rows that are read of a mapped file at a time."""
+
+
+def taken(array: Any, rows: Any) -> np.ndarray:
+    """Return some rows of an array; of a mapped file only those of a few thousand touch memory."""
+    numbers = isinstance(rows, np.ndarray) and rows.ndim == 1 and rows.dtype.kind in "iu"
+    if not isinstance(array, np.memmap) or not numbers or len(rows) <= _TAKEN:
+        return np.asarray(array[rows])
+    out = np.empty((len(rows), *array.shape[1:]), array.dtype)
+    for start in range(0, len(rows), _TAKEN):
+        out[start : start + _TAKEN] = array[rows[start : start + _TAKEN]]
+        release(array)
+    return out
+
+
+def release(array: Any) -> None:
     """Give back the memory of a mapped file that was read; what is read again comes again."""
     while array is not None and not isinstance(array, mmap.mmap):
         array = getattr(array, "base", None)

@@ -30,7 +30,7 @@ from chiaroscuro.artifacts.toml import from_toml, to_toml
 from chiaroscuro.display import html_table
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["RUN_FORMAT", "History", "Run", "environment"]
+__all__ = ["RUN_FORMAT", "History", "Run", "environment", "record_of"]
 
 RUN_FORMAT = 1
 """The `format` of `settings.toml`, `environment.json` and `diagnosis.json`."""
@@ -38,8 +38,42 @@ RUN_FORMAT = 1
 _PACKAGES = ("numpy", "torch", "safetensors", "scikit-learn", "scipy", "torchvision")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED")
 _SETTINGS_BYTES = 16 << 20
-_OURS = {"environment.json", "history.jsonl", "checkpoints", "embeddings", "writer.lock"}
-_OURS |= {"objects.json", "initial", "scaling.json"}
+_OURS = {"environment.json", "checkpoints", "embeddings", "writer.lock"}
+_OURS |= {"objects.json", "initial", "scaling.json", "tokenizer"}
+
+
+def require_free(folder: Path) -> None:
+    """Refuse a folder that a new run cannot have: one with a run, its remains, or other files.
+
+    What an interrupted `Run.create` leaves is no hindrance; it has neither history nor checkpoints.
+    """
+    try:
+        there = {p.name for p in folder.iterdir()} if folder.exists() else set()
+        inside = [p for name in ("checkpoints", "embeddings") for p in _entries(folder / name)]
+    except OSError as error:
+        raise ChiaroError(
+            f"`{folder}` cannot be a run folder: {error.strerror or error}."
+        ) from None
+    need(
+        "settings.toml" not in there,
+        lambda: (
+            f"`{folder}` holds a run already, with {len(there)} entries; resume it, or choose "
+            "another folder."
+        ),
+    )
+    others = [name for name in there - _OURS if not name.endswith(".tmp")]
+    others = sorted([*others, *(f"{p.parent.name}/{p.name}" for p in inside)])
+    need(
+        not others,
+        lambda: (
+            f"A new run needs an empty folder; `{folder}` has {len(others)} other entries, the "
+            f"first is `{others[0]}`."
+        ),
+    )
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 @dataclass(frozen=True)
@@ -48,6 +82,15 @@ class History:
 
     records: list[dict[str, Any]]
     problems: list[str]
+
+
+def record_of(line: bytes) -> tuple[dict[str, Any] | None, str]:
+    """Return the record of a line of a history, or nothing and what is wrong with it."""
+    try:
+        record = from_json(line)
+    except (ValueError, RecursionError) as error:
+        return None, str(error)
+    return (record, "") if isinstance(record, dict) else (None, "not an object")
 
 
 @dataclass(frozen=True)
@@ -61,10 +104,11 @@ class Run:
         embeddings/       files of `Embeddings`
         skipped.json      files of the data that could not be read, if any
         objects.json      what is known of objects that have no notation, if any were given
+        tokenizer/        the vocabulary that texts were read by, if it was one of another library
         scaling.json      mean and standard deviation of the features of a table, if it was one
         initial/          the weights before the first step, where modules were given
         evaluation.json   accuracies on held-out rows
-        diagnosis.json    what was found
+        diagnosis.json    measures and findings
         report.html       the page
 
     `Run.create` makes one, `Run.open` finds one that is there.
@@ -82,6 +126,9 @@ class Run:
     """
 
     folder: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))
 
     # ---- making and finding ----
 
@@ -102,27 +149,7 @@ class Run:
         run = cls(Path(folder))
         need("format" not in settings, "`format` is not a setting: the run folder writes its own.")
         text = to_toml({"format": RUN_FORMAT, **settings})
-        try:
-            there = {p.name for p in run.folder.iterdir()} if run.folder.exists() else set()
-        except OSError as error:
-            raise ChiaroError(
-                f"`{folder}` cannot be a run folder: {error.strerror or error}."
-            ) from None
-        need(
-            "settings.toml" not in there,
-            lambda: (
-                f"`{folder}` holds a run already, with {len(there)} entries; resume it, or choose "
-                "another folder."
-            ),
-        )
-        others = sorted(name for name in there - _OURS if not name.endswith(".tmp"))
-        need(
-            not others,
-            lambda: (
-                f"A new run needs an empty folder; `{folder}` has {len(others)} other entries, the "
-                f"first is `{others[0]}`."
-            ),
-        )
+        require_free(run.folder)
         with writing(run.folder):
             for part in (run.folder, run.checkpoints, run.folder / "embeddings"):
                 make_folder(part)
@@ -134,7 +161,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | os.PathLike) -> Run:
-        """The run in a folder, after a look at its `settings.toml`."""
+        """Return the run in a folder, after a look at its `settings.toml`."""
         run = cls(Path(folder))
         need(run.folder.is_dir(), lambda: f"There is no folder `{folder}`.")
         need(
@@ -157,7 +184,7 @@ class Run:
         return self.folder / "report.html"
 
     def embeddings(self, name: str = "test") -> Path:
-        """Where the embeddings of that name go: `embeddings/<name>.npz`."""
+        """Return where the embeddings of that name go: `embeddings/<name>.npz`."""
         need(
             bool(name) and name == Path(name).name and not name.startswith("."),
             lambda: f"Embeddings need a plain name such as `test`; received `{name}`.",
@@ -165,7 +192,7 @@ class Run:
         return self.folder / "embeddings" / f"{name}.npz"
 
     def settings(self) -> dict[str, Any]:
-        """The resolved settings, from `settings.toml`."""
+        """Return the resolved settings, from `settings.toml`."""
         path = self.folder / "settings.toml"
         try:
             text = read_regular(path, _SETTINGS_BYTES).decode()
@@ -176,11 +203,11 @@ class Run:
         return table
 
     def environment(self) -> dict[str, Any]:
-        """Where it ran, from `environment.json`."""
+        """Return where it ran, from `environment.json`."""
         return self._json("environment.json")
 
     def diagnosis(self) -> dict[str, Any] | None:
-        """What was found, from `diagnosis.json`; None if nobody has looked yet."""
+        """Return the diagnosis, from `diagnosis.json`; None if there is none yet."""
         there = (self.folder / "diagnosis.json").is_file()
         return self._json("diagnosis.json") if there else None
 
@@ -223,6 +250,24 @@ class Run:
         _write_text(path, to_json({"format": RUN_FORMAT, **scaling}, indent=2) + "\n")
         return path
 
+    @property
+    def tokenizer(self) -> Path | None:
+        """The folder of the vocabulary that its texts were read by; None where it has none."""
+        folder = self.folder / "tokenizer"
+        return folder if (folder / "tokenizer.json").is_file() else None
+
+    def write_tokenizer(self, files: Mapping[str, bytes]) -> None:
+        """Write the files of a vocabulary into `tokenizer/`.
+
+        Args:
+            files: contents by name.
+        """
+        make_folder(self.folder / "tokenizer")
+        for name, content in files.items():
+            replace(
+                self.folder / "tokenizer" / name, lambda file, content=content: file.write(content)
+            )
+
     def write_settings(self, settings: Mapping[str, Any]) -> None:
         """Write `settings.toml` again, whole: for a run that goes on with others."""
         _write_text(self.folder / "settings.toml", to_toml({"format": RUN_FORMAT, **settings}))
@@ -235,10 +280,10 @@ class Run:
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.folder / name
-        found = read_json(path)
-        need(isinstance(found, dict), lambda: f"`{path}` needs an object; it holds another value.")
-        newer(f"`{path}`", found.get("format"), RUN_FORMAT)
-        return {key: value for key, value in found.items() if key != "format"}
+        table = read_json(path)
+        need(isinstance(table, dict), lambda: f"`{path}` needs an object; it holds another value.")
+        newer(f"`{path}`", table.get("format"), RUN_FORMAT)
+        return {key: value for key, value in table.items() if key != "format"}
 
     def save_pretrained(self, folder: str | os.PathLike, licence: str = "") -> Path:
         """Write the trained network so that `chiaroscuro.load_pretrained` reads it without the run.
@@ -331,7 +376,7 @@ class Run:
                 sync_folder(path.parent)
 
     def history(self) -> History:
-        """All records, and what was wrong with lines that are none."""
+        """Return all records, and what was wrong with lines that are none."""
         path = self.folder / "history.jsonl"
         if not path.exists():
             return History([], [])
@@ -339,13 +384,11 @@ class Run:
         torn = lines.pop()
         records, problems = [], []
         for number, line in enumerate(lines, start=1):
-            try:
-                record = from_json(line)
-                if not isinstance(record, dict):
-                    raise ValueError("not an object")
+            record, wrong = record_of(line)
+            if record is None:
+                problems.append(f"`{path.name}` line {number} is left out: {wrong}.")
+            else:
                 records.append(record)
-            except (ValueError, RecursionError) as error:
-                problems.append(f"`{path.name}` line {number} is left out: {error}.")
         if torn:
             problems.append(
                 f"`{path.name}` ends in {len(torn)} bytes without a line end, torn by a crash; "
@@ -408,7 +451,7 @@ def environment() -> dict[str, Any]:
 
 
 def _whole(file: Any, end: int) -> int:
-    """Where the last complete line ends."""
+    """Return where the last complete line ends."""
     at = end
     while at:
         start = max(0, at - 4096)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 
-from chiaroscuro.artifacts.bounded import fits, read_regular
+from chiaroscuro.artifacts.bounded import fits, open_regular, read_regular
 from chiaroscuro.artifacts.embeddings import (
     EMBEDDINGS_FORMAT,
     FIELDS,
@@ -24,7 +26,7 @@ from chiaroscuro.artifacts.embeddings import (
 )
 from chiaroscuro.artifacts.files import newer
 from chiaroscuro.artifacts.numpy_files import read_npy, read_npz
-from chiaroscuro.artifacts.pieces import Beside, Pieces
+from chiaroscuro.artifacts.pieces import Beside, Pieces, taken
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.extras import bring
 
@@ -69,6 +71,8 @@ _DAMAGE = (
     *(AttributeError, OSError, ImportError, RecursionError),
 )
 """What `torch.load` raises over a file that is no plain one."""
+_BROKEN = (*_DAMAGE, MemoryError, OverflowError, NotImplementedError, csv.Error, SafetensorError)
+"""What the readers of tables, tensors and indices raise over damaged files."""
 _TRAIN = ("train", "training", "0")
 _ROWS_AT_ONCE = 1 << 16
 
@@ -103,7 +107,7 @@ class Source:
             whole = rows is None or name in _NO_ROWS
             if whole and not isinstance(array, np.ndarray):
                 fits(f"`{name}` of `{self.name}`", array.dtype.itemsize * int(np.prod(array.shape)))
-            made[name] = np.asarray(array if whole else array[rows])
+            made[name] = np.asarray(array) if whole else taken(array, rows)
         if "split" in made:
             made["split"] = _split(made["split"])
         for name in ("ids", "texts"):
@@ -148,11 +152,13 @@ def open_source(path: Any, names: Mapping[str, str] | None = None) -> Source:
     path = Path(path)
     need(path.exists(), lambda: f"`{path}` does not exist.")
     kind = _kind(path)
-    found = _folder(path) if kind == "folder" else KINDS[kind](path)
-    stated = found.pop("format", None)
+    arrays = _folder(path) if kind == "folder" else _read(kind, path)
+    stated = arrays.pop("format", None)
     if stated is not None and kind == ".npz":
-        newer(f"`{path.name}`", np.asarray(stated).tolist(), EMBEDDINGS_FORMAT)
-    return _named(path.name, found, names or {}, strict=kind == ".npz")
+        newer(
+            f"`{path.name}`", stated.tolist() if np.size(stated) == 1 else stated, EMBEDDINGS_FORMAT
+        )
+    return _named(path.name, arrays, names or {}, strict=kind == ".npz")
 
 
 def _kind(path: Path) -> str:
@@ -169,20 +175,42 @@ def _kind(path: Path) -> str:
     return path.suffix.lower()
 
 
+def _read(kind: str, path: Path) -> dict[str, Any]:
+    """The arrays of a file by its kind; a pipe, a device and damage are sentences."""
+    if kind != ".lance":
+        open_regular(path).close()
+    with _damage(path.name):
+        return KINDS[kind](path)
+
+
+@contextlib.contextmanager
+def _damage(name: str) -> Iterator[None]:
+    """Turn what another library raises over a damaged file into a sentence."""
+    try:
+        yield
+    except ChiaroError:
+        raise
+    except Exception as error:
+        if not isinstance(error, _BROKEN) and not type(error).__module__.startswith("pyarrow"):
+            raise
+        reason = " ".join((str(error).strip().splitlines() or [type(error).__name__])[0].split())
+        raise InputError(f"`{name}` cannot be read, or is damaged: {reason[:200]}.") from None
+
+
 # ---- names ----
 
 
-def _named(name: str, found: Mapping[str, Any], names: Mapping[str, str], strict: bool) -> Source:
-    """Arrays by our names: what was asked for, our own, then the usual ones."""
+def _named(name: str, arrays: Mapping[str, Any], names: Mapping[str, str], strict: bool) -> Source:
+    """Return arrays by our names: what was asked for, our own, then the usual ones."""
     ours: dict[str, Any] = {}
     renamed: dict[str, str] = {}
-    left = dict(found)
+    left = dict(arrays)
     for theirs, our in names.items():
         need(
             theirs in left and our not in left,
             lambda theirs=theirs, our=our: (
                 f"`{name}` cannot have `{theirs}` as `{our}`: it holds "
-                f"{', '.join(f'`{one}`' for one in found)}."
+                f"{', '.join(f'`{one}`' for one in arrays)}."
             ),
         )
         need(
@@ -295,11 +323,23 @@ def _npy(path: Path) -> dict[str, Any]:
 
 
 def _csv(path: Path) -> dict[str, Any]:
-    """A table as text: a header if its first line has a word, columns of numbers and of words."""
-    text = read_regular(path).decode("utf-8-sig", errors="replace")
+    """Return a table as text: a header if its first line has a word, columns of numbers and of
+    words.
+    """
+    block = read_regular(path)
+    try:
+        text = block.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = block.count(b"\n", 0, error.start) + 1
+        raise InputError(f"`{path.name}` needs UTF-8; line {line} has another code.") from None
     first = text[: text.find("\n")] if "\n" in text else text
     comma = max("\t,; ", key=first.count)
-    lines = [row for row in csv.reader(io.StringIO(text), delimiter=comma) if row]
+    cells = csv.reader(io.StringIO(text, newline=""), delimiter=comma, strict=True)
+    before = csv.field_size_limit(max(1, len(text)))
+    try:
+        lines = [row for row in cells if row]
+    finally:
+        csv.field_size_limit(before)
     need(bool(lines), lambda: f"`{path.name}` needs rows; it is empty.")
     header = any(_number(cell) is None and not cell.startswith("[") for cell in lines[0])
     names = [c.strip() for c in lines[0]] if header else [str(k) for k in range(len(lines[0]))]
@@ -313,8 +353,14 @@ def _csv(path: Path) -> dict[str, Any]:
         ),
     )
     need(bool(rows), lambda: f"`{path.name}` needs rows below its header; it has none.")
+    need(
+        len(set(names)) == len(names),
+        lambda: (
+            f"`{path.name}` needs each column once; it has {len(names) - len(set(names))} more."
+        ),
+    )
     columns = zip(*rows, strict=True)
-    return {name: _column(list(cells)) for name, cells in zip(names, columns, strict=True)}
+    return {name: _column(list(column)) for name, column in zip(names, columns, strict=True)}
 
 
 def _number(cell: str) -> float | None:
@@ -325,33 +371,47 @@ def _number(cell: str) -> float | None:
 
 
 def _column(cells: list[str]) -> np.ndarray:
-    """Whole numbers, numbers, vectors written as lists, or words."""
+    """Return whole numbers, numbers, vectors written as lists, or words."""
     if cells[0].lstrip().startswith("["):
         try:
             return np.array([json.loads(cell) for cell in cells], dtype=np.float64)
-        except ValueError:
+        except (ValueError, TypeError, RecursionError, OverflowError):
             return np.array(cells)
     try:
-        return np.array([int(cell) for cell in cells])
-    except (ValueError, OverflowError):
+        return np.array([int(cell) for cell in cells], dtype=np.int64)
+    except OverflowError:
+        return np.array(cells)  # ids of more than 64 bits, which a float would round
+    except ValueError:
         numbers = [_number(cell) for cell in cells]
         return np.array(cells if any(x is None for x in numbers) else numbers)
 
 
 def _torch(path: Path) -> dict[str, Any]:
-    """A tensor, or a dictionary of tensors and lists, saved by torch; nothing is unpickled."""
+    """Return a tensor, or a dictionary of tensors and lists, saved by torch;
+    nothing is unpickled.
+    """
     torch = bring("torch", f"Reading `{path.name}`", "torch")
     try:
         with warnings.catch_warnings(action="ignore"):  # about protocols of what it then refuses
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=_zipped(path))
+            loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=_zipped(path))
     except _DAMAGE as error:
         raise InputError(
             f"`{path.name}` is not a file of tensors alone, or is damaged, and is not read; no "
             f"object is unpickled ({type(error).__name__}). Save it with "
             "`torch.save({'h': tensor}, path)`, or as `.npz`."
         ) from None
-    items = dict(found) if isinstance(found, Mapping) else {"h": found}
-    return {str(key): a for key, value in items.items() if (a := _tensor(value)) is not None}
+    items = dict(loaded) if isinstance(loaded, Mapping) else {"h": loaded}
+    arrays = {str(key): a for key, value in items.items() if (a := _tensor(value)) is not None}
+    size = path.stat().st_size
+    for name, array in arrays.items():  # strides of 0 make much of little
+        need(
+            array.nbytes <= 2 * size or not hasattr(items.get(name), "detach"),
+            lambda name=name, array=array: (
+                f"`{name}` of `{path.name}` claims {array.shape} of {array.dtype}, "
+                f"{array.nbytes:,} bytes; the file has {size:,}."
+            ),
+        )
+    return arrays
 
 
 def _zipped(path: Path) -> bool:
@@ -372,6 +432,7 @@ def _tensor(value: Any) -> np.ndarray | None:
 def _safetensors(path: Path) -> dict[str, Any]:
     from safetensors import safe_open
 
+    fits(f"`{path}`", path.stat().st_size)
     with safe_open(path, framework="np") as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
@@ -382,10 +443,26 @@ def _parquet(path: Path) -> dict[str, Any]:
     try:
         file = parquet.ParquetFile(path, memory_map=True)
     except arrow.ArrowInvalid as error:
-        raise InputError(f"`{path.name}` is not a parquet file, or is damaged: {error}.") from None
-    lengths = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
-    group = lambda name: lambda k: file.read_row_group(k, columns=[name])[name]
-    return _arrow_columns(path.name, file.schema_arrow, lengths, group)
+        reason = str(error).splitlines()[0][:200]
+        raise InputError(f"`{path.name}` is not a parquet file, or is damaged: {reason}.") from None
+    known = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+    lengths = [group.num_rows for group in known]
+    declared = file.metadata.num_rows
+    need(
+        sum(lengths) == declared and all(length >= 0 for length in lengths),
+        lambda: f"`{path.name}` declares {declared:,} rows; its groups have {sum(lengths):,}.",
+    )
+
+    def column(name: str) -> Callable[[int], Any]:
+        def read(k: int) -> Any:
+            parts = [known[k].column(c) for c in range(known[k].num_columns)]
+            mine = [one for one in parts if one.path_in_schema.split(".")[0] == name]
+            fits(f"`{name}` of `{path.name}`", sum(one.total_uncompressed_size for one in mine))
+            return file.read_row_group(k, columns=[name])[name]
+
+        return read
+
+    return _arrow_columns(path.name, file.schema_arrow, lengths, column)
 
 
 def _arrow(path: Path) -> dict[str, Any]:
@@ -403,7 +480,8 @@ def _arrow(path: Path) -> dict[str, Any]:
             batches, schema = list(stream), stream.schema
             lengths, batch = [one.num_rows for one in batches], batches.__getitem__
     except (arrow.ArrowInvalid, OSError) as error:
-        raise InputError(f"`{path.name}` is not an Arrow file, or is damaged: {error}.") from None
+        reason = str(error).splitlines()[0][:200]
+        raise InputError(f"`{path.name}` is not an Arrow file, or is damaged: {reason}.") from None
     column = lambda name: lambda k: batch(k).column(schema.get_field_index(name))
     return _arrow_columns(path.name, schema, lengths, column)
 
@@ -430,35 +508,61 @@ def _arrow_columns(
     types = bring("pyarrow.types", f"Reading `{file}`", "'chiaroscuro[parquet]'")
     need(sum(lengths) > 0, lambda: f"`{file}` needs rows; it has none.")
     first = next(k for k, length in enumerate(lengths) if length)
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for field in schema:
         kind, name = field.type, field.name
         lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
         kind = kind.value_type if lists else kind
+        decimal = types.is_decimal(kind)
         plain = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        plain = plain or (decimal and not lists)
         words = types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind)
         if not plain and not (words and not lists):
             continue
         read = column(name)
         width = None
         if lists:
-            head = read(first).slice(0, 1)
+            head = read(first)
+            head.validate(full=True)
+            head = head.slice(0, 1)
             width = len(head[0].as_py() or ())
             dtype = np.dtype(kind.to_pandas_dtype())
         else:
             dtype = np.dtype(object) if words else np.dtype(kind.to_pandas_dtype())
-        cells = lambda k, read=read, name=name, width=width: _cells(file, name, read(k), width)
+        dtype = np.dtype(np.float64) if decimal else dtype
+
+        def cells(
+            k: int,
+            read: Callable[[int], Any] = read,
+            name: str = name,
+            width: int | None = width,
+            of_a_row: int = dtype.itemsize * (width or 1),
+        ) -> np.ndarray:
+            fits(f"`{name}` of `{file}`", lengths[k] * of_a_row)
+            with _damage(file):
+                rows = read(k)
+                rows.validate(full=True)  # arrow ends the process over offsets that lead out
+                need(
+                    len(rows) == lengths[k],
+                    lambda: (
+                        f"`{file}` declares {lengths[k]:,} rows of `{name}` and has {len(rows):,}."
+                    ),
+                )
+                return _cells(file, name, rows, width)
+
         shape = () if width is None else (width,)
-        found[name] = Pieces(lengths, cells, shape, dtype)
-    return found
+        columns[name] = Pieces(lengths, cells, shape, dtype)
+    return columns
 
 
 def _cells(file: str, name: str, column: Any, width: int | None) -> np.ndarray:
-    """A column of arrow as an array; a vector of another length is refused."""
+    """Return a column of arrow as an array; a vector of another length is refused."""
     if hasattr(column, "combine_chunks"):
         column = column.combine_chunks()
     if hasattr(column, "num_chunks"):  # too long for one
         return np.concatenate([_cells(file, name, one, width) for one in column.chunks])
+    if width is None and str(column.type).startswith("decimal"):
+        column = column.cast("float64")
     if width is None:
         if column.null_count and not str(column.type).startswith(("string", "large", "dictionary")):
             column = column.fill_null(-1)  # unlabelled
@@ -479,7 +583,7 @@ def _cells(file: str, name: str, column: Any, width: int | None) -> np.ndarray:
 
 
 def _faiss(path: Path) -> dict[str, Any]:
-    """The vectors of an index, as it holds them: codes are decoded."""
+    """Return the vectors of an index, as it holds them: codes are decoded."""
     faiss = bring("faiss", f"Reading `{path.name}`", "'chiaroscuro[faiss]'")
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
@@ -491,11 +595,11 @@ def _faiss(path: Path) -> dict[str, Any]:
 def from_index(index: Any) -> dict[str, Any]:
     """Return the vectors of a faiss index, and its ids where it has its own."""
     faiss = bring("faiss", "Reading an index", "'chiaroscuro[faiss]'")
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     owner = index  # what is inside it is freed with it
     index = faiss.downcast_index(index)
     if hasattr(index, "id_map"):
-        found["ids"] = faiss.vector_to_array(index.id_map)
+        arrays["ids"] = faiss.vector_to_array(index.id_map)
         index = faiss.downcast_index(index.index)
     if hasattr(index, "make_direct_map"):
         index.make_direct_map()
@@ -513,8 +617,8 @@ def from_index(index: Any) -> dict[str, Any]:
             f"The vectors of an index of {type(index).__name__} cannot be read back from it: "
             f"{str(error)[-80:]}. Give the vectors themselves."
         ) from None
-    found["h"] = Pieces(lengths, read, (d,), np.dtype(np.float32))
-    return found
+    arrays["h"] = Pieces(lengths, read, (d,), np.dtype(np.float32))
+    return arrays
 
 
 def _folder(path: Path) -> dict[str, Any]:
@@ -529,7 +633,7 @@ def _folder(path: Path) -> dict[str, Any]:
             f"{', '.join(f'{counts[k]} {k}' for k in kinds) or 'none'}."
         ),
     )
-    opened = [KINDS[kinds[0]](file) for file in files]
+    opened = [_read(kinds[0], file) for file in files]
     for file, one in zip(files, opened, strict=True):
         shapes = {key: a.shape[1:] for key, a in one.items()}
         wanted = {key: a.shape[1:] for key, a in opened[0].items()}
@@ -575,7 +679,9 @@ KINDS: dict[str, Callable[[Path], dict[str, Any]]] = {
 
 
 def is_frame(value: Any) -> bool:
-    """Whether it is a table of pandas, polars, pyarrow or `datasets`, or an index of faiss."""
+    """Return whether it is a table of pandas, polars, pyarrow or `datasets`,
+    or an index of faiss.
+    """
     return _library(value) in ("pandas", "polars", "pyarrow", "datasets", "faiss")
 
 
@@ -594,8 +700,8 @@ def from_arrays(arrays: Mapping[str, Any], names: Mapping[str, str] | None = Non
         >>> sorted(from_arrays({"X": np.eye(3), "y": np.arange(3)}).arrays)
         ['h', 'labels']
     """
-    found = {str(key): np.asarray(value) for key, value in arrays.items()}
-    return _named("embeddings", found, names or {}, strict=False)
+    converted = {str(key): np.asarray(value) for key, value in arrays.items()}
+    return _named("embeddings", converted, names or {}, strict=False)
 
 
 def from_frame(frame: Any, names: Mapping[str, str] | None = None) -> Source:
@@ -615,10 +721,10 @@ def from_frame(frame: Any, names: Mapping[str, str] | None = None) -> Source:
     if library != "pandas":
         table = frame.combine_chunks()
         column = lambda name: lambda k: table[name]
-        found = _arrow_columns("table", table.schema, [table.num_rows], column)
-        return _named("table", found, names or {}, strict=False)
-    found = {str(name): _cells_of_pandas(str(name), frame[name]) for name in frame.columns}
-    return _named("table", found, names or {}, strict=False)
+        columns = _arrow_columns("table", table.schema, [table.num_rows], column)
+        return _named("table", columns, names or {}, strict=False)
+    columns = {str(name): _cells_of_pandas(str(name), frame[name]) for name in frame.columns}
+    return _named("table", columns, names or {}, strict=False)
 
 
 def _cells_of_pandas(name: str, column: Any) -> np.ndarray:
@@ -651,7 +757,9 @@ def read_labels(path: Any, ids: Callable[[], np.ndarray] | None, n: int) -> dict
     """
     path = Path(path)
     need(path.exists(), lambda: f"`{path}` does not exist.")
-    found = {"labels": read_npy(path)} if path.suffix == ".npy" else KINDS[_kind(path)](path)
+    kind = _kind(path)
+    need(kind != "folder", lambda: f"Labels need one file; `{path}` is a folder.")
+    found = {"labels": read_npy(path)} if kind == ".npy" else _read(kind, path)
     columns = {key: np.asarray(a[:]) for key, a in found.items() if a.ndim == 1}
     named = lambda our: next(
         (k for k in columns if k.lower() in (our, *_USUAL[our]) and len(columns) > 1), None

@@ -22,7 +22,7 @@ _ESCAPES["\r"] = "\\r"
 
 
 def to_toml(settings: Mapping[str, Any]) -> str:
-    """The text that `tomllib.loads` reads back as `settings`.
+    """Return the text that `tomllib.loads` reads back as `settings`.
 
     Takes strings, integers, floats, booleans, lists and tables of these; tuples become lists.
     Within a table plain values come first, then its tables.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def absolute_source(source: str) -> str:
         ('digits', 'digits(shift=0.1)')
     """
     text = source.strip()
-    if not find._CALL.fullmatch(text) or Path(text).exists():
+    if not find._CALL.fullmatch(text) or os.path.exists(text):
         path = None if text in find._NAMED else _path(text)
         return text if path is None else str(path)
     try:

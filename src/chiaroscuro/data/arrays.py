@@ -95,7 +95,7 @@ def from_arrays(
 
 
 def read_arrays(path: str | Path) -> Dataset:
-    """A data set from an `.npz` (see `from_arrays` for the names) or a bare `.npy`.
+    """Return a data set from an `.npz` (see `from_arrays` for the names) or a bare `.npy`.
 
     A bare `.npy` is `images` if it holds uint8 images and `x` otherwise; it is mapped, not read,
     so that a file larger than memory is no obstacle. Object arrays are refused: reading one would
@@ -131,7 +131,7 @@ def load_arrays(path: str | Path) -> dict[str, NDArray[Any]]:
 
 
 def _named(arrays: Mapping[str, Any], name: str) -> dict[str, NDArray[Any]]:
-    """The arrays under the names we use: `y` is `labels`, `x_train` is `train_x`."""
+    """Return the arrays under the names we use: `y` is `labels`, `x_train` is `train_x`."""
     given: dict[str, NDArray[Any]] = {}
     for original, value in arrays.items():
         key = str(original)
@@ -213,7 +213,7 @@ def _join_splits(given: dict[str, NDArray[Any]], name: str) -> dict[str, NDArray
 
 
 def _only(given: dict[str, NDArray[Any]], name: str) -> str:
-    """The one array that can be the input where none has a name that says so."""
+    """Return the one array that can be the input where none has a name that says so."""
     many = [
         k for k, v in given.items() if v.ndim >= 2 and k not in DESCRIPTIVE and k not in NAMES_OF
     ]

@@ -39,7 +39,7 @@ Values = Any
 
 
 def cell_values(column: str, name: str, array: NDArray[Any]) -> Values:
-    """A column of a data frame as one of the kinds that are known here."""
+    """Return a column of a data frame as one of the kinds that are known here."""
     if array.dtype.kind in "biufM":
         return array
     if array.dtype.kind in "UST" or type(array.dtype).__name__ == "StringDType":

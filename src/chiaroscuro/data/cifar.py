@@ -48,7 +48,7 @@ def read_cifar(path: str | Path) -> Dataset:
 
 
 def is_cifar(path: Path) -> bool:
-    """Whether a folder holds one of the four layouts."""
+    """Return whether a folder holds one of the four layouts."""
     return any(all((path / name).is_file() for name in needs) for _, needs in _LAYOUTS)
 
 

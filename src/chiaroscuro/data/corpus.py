@@ -58,13 +58,13 @@ class Corpus:
         return np.bincount(self.tokens, minlength=len(self.words))
 
     def token(self, word: str) -> int:
-        """The token of a word."""
-        found = self.index.get(word)
-        if found is None:
+        """Return the token of a word."""
+        number = self.index.get(word)
+        if number is None:
             raise InputError(
                 f"`{word}` is not among the {len(self.words) - 3} words of the corpus."
             )
-        return found
+        return number
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -166,7 +166,7 @@ class Corpus:
 def read_corpus(
     path: str | Path, vocabulary: int = 20_000, least: int = 5, sentences: int | None = None
 ) -> Corpus:
-    """The sentences of a text file, one a line, in lower case and without punctuation.
+    """Return the sentences of a text file, one per line, in lower case and without punctuation.
 
     A word is a run of letters a to z with at most one apostrophe inside; everything else, letters
     with accents too, parts words. Words that are not in the vocabulary are unknown.
@@ -185,10 +185,10 @@ def read_corpus(
         ),
     )
     lines = read_unzipped(path).lower().split(b"\n")[:sentences]
-    found = [words for words in (_WORD.findall(line) for line in lines) if words]
-    need(bool(found), lambda: f"`{path}` has no line with a word on it.")
+    word_lists = [words for words in (_WORD.findall(line) for line in lines) if words]
+    need(bool(word_lists), lambda: f"`{path}` has no line with a word on it.")
     counts: Counter[bytes] = Counter()
-    for words in found:
+    for words in word_lists:
         counts.update(words)
     known = sorted((-count, word) for word, count in counts.items() if count >= least)[:vocabulary]
     need(
@@ -200,11 +200,11 @@ def read_corpus(
     )
     index = {word: i + 3 for i, (_, word) in enumerate(known)}
     tokens = np.fromiter(
-        (index.get(word, UNKNOWN) for words in found for word in words),
+        (index.get(word, UNKNOWN) for words in word_lists for word in words),
         dtype=np.int32,
         count=sum(counts.values()),
     )
-    starts = np.r_[0, np.cumsum([len(words) for words in found])].astype(np.int64)
+    starts = np.r_[0, np.cumsum([len(words) for words in word_lists])].astype(np.int64)
     named = ("<padding>", "<unknown>", "<mask>", *(word.decode() for _, word in known))
     return Corpus(named, tokens, starts)
 
@@ -220,7 +220,7 @@ class Synonyms:
 
 
 def read_synonyms(path: str | Path) -> list[Synonyms]:
-    """Pairs of synonyms from a table with columns word1, word2, pos, sense_rank1, sense_rank2.
+    """Read pairs of synonyms: a table with columns word1, word2, pos, sense_rank1, sense_rank2.
 
     Args:
         path: a `.tsv`, gzipped or not; the first line names the columns, further ones are ignored.
@@ -234,7 +234,7 @@ def read_synonyms(path: str | Path) -> list[Synonyms]:
         lambda: f"`{path}` needs columns {', '.join(wanted)}; it lacks {', '.join(absent)}.",
     )
     at = [names.index(name) for name in wanted]
-    found = []
+    pairs = []
     for number, line in rows:
         cells = _text(path, number, line).rstrip("\r\n").split("\t")
         if len(cells) != len(names):
@@ -243,13 +243,14 @@ def read_synonyms(path: str | Path) -> list[Synonyms]:
             )
         first, second, part, one, two = (cells[i] for i in at)
         need(
-            one.isdecimal() and two.isdecimal(),
+            all(rank.isdecimal() and len(rank) < 10 for rank in (one, two)),
             lambda one=one, two=two, number=number: (
-                f"`{path}` needs whole numbers as ranks; line {number} has `{one}` and `{two}`."
+                f"`{path}` needs whole numbers as ranks; line {number} has `{one[:20]}` and "
+                f"`{two[:20]}`."
             ),
         )
-        found.append(Synonyms(first, second, part, (int(one), int(two))))
-    return found
+        pairs.append(Synonyms(first, second, part, (int(one), int(two))))
+    return pairs
 
 
 def _text(path: str | Path, number: int, line: bytes) -> str:

@@ -21,7 +21,7 @@ _MASK = (1 << 64) - 1
 
 
 def words(count: int, *key: ArrayLike) -> NDArray[np.uint64]:
-    """The first `count` words of the stream that a key names, for every row of the key.
+    """Return the first `count` words of the stream that a key names, for every row of the key.
 
         h = 0;  h <- mix(h + GOLDEN (k + 1)) for each part k;  word_i = mix(h + GOLDEN (i + 1))
 

@@ -175,7 +175,7 @@ class Dataset:
         return {name: column[rows] for name, column in self.columns.items()} | {"row": rows}
 
     def column(self, name: str) -> NDArray[Any]:
-        """All values of one column; for images this reads every one of them."""
+        """Return all values of one column; for images this reads every one of them."""
         need(
             name in self.columns,
             lambda: (
@@ -291,11 +291,13 @@ class Dataset:
     # ---- subsets ----
 
     def take(self, indices: ArrayLike) -> Dataset:
-        """The data set of these rows (numbers or a mask), in this order; nothing is copied."""
+        """Return the data set of these rows (numbers or a mask), in this order;
+        nothing is copied.
+        """
         return dataclasses.replace(self, rows=self._rows(indices))
 
     def part(self, name: str) -> Dataset:
-        """The rows of one side of the split: `"train"` or `"test"`.
+        """Return the rows of one side of the split: `"train"` or `"test"`.
 
         Example:
             >>> data = Dataset({"x": np.eye(3), "split": np.array([0, 1, 0])})
@@ -309,7 +311,7 @@ class Dataset:
         return self.take(split == SPLITS.index(name))
 
     def one_per_group(self) -> Dataset:
-        """The first row of every group, or the whole where there are no groups.
+        """Return the first row of every group, or the whole where there are no groups.
 
         For training on drawn views: two rows of one group in a batch would be negatives of each
         other although they show the same thing.
@@ -319,7 +321,7 @@ class Dataset:
         return self.take(np.sort(np.unique(self.groups, return_index=True)[1]))
 
     def with_split(self, test: float = 0.2, seed: int = 0) -> Dataset:
-        """The same rows with a fresh split: stratified by label, groups kept whole.
+        """Return the same rows with a fresh split: stratified by label, groups kept whole.
 
         Each class gives `round(test * n_class)` of its groups to the test side (rows are their own
         groups where none are given; a group counts for the class of its first row). Which ones is a
@@ -363,12 +365,12 @@ class Dataset:
 
     # ---- for people ----
 
-    def skipped_said(self) -> str:
-        """What was left out when the data were opened, as a sentence; "" if nothing was.
+    def skipped_summary(self) -> str:
+        """Return what was left out when the data were opened, as a sentence; "" if nothing was.
 
         Example:
             >>> data = Dataset({"x": np.eye(3)}, skipped=(Skipped("a/1.png", "cut short"),))
-            >>> data.skipped_said()
+            >>> data.skipped_summary()
             '1 file of `data` cannot be read and is left out: a/1.png.'
         """
         if not self.skipped:
@@ -397,7 +399,7 @@ class Dataset:
 
 
 def batch_of_objects(values: Sequence[Any] | Iterable[Any]) -> NDArray[Any]:
-    """A one-dimensional array of strings or tuples: numpy would make tuples a second dimension.
+    """Return strings or tuples as an array of one dimension: numpy would make tuples a second.
 
     Example:
         >>> batch_of_objects([("a", "b"), ("c", "d")]).shape
@@ -411,7 +413,7 @@ def batch_of_objects(values: Sequence[Any] | Iterable[Any]) -> NDArray[Any]:
 
 
 def relative(path: Path, root: Path) -> str:
-    """The path under its root with forward slashes: the same name on every machine."""
+    """Return the path under its root with forward slashes: the same name on every machine."""
     return path.relative_to(root).as_posix()
 
 
@@ -470,7 +472,9 @@ def _check_range(data: Dataset, name: str, count: int) -> None:
 
 
 def _sheet(images: list[NDArray[Any]]) -> NDArray[np.uint8]:
-    """Images side by side in a square, each cut or padded with white to the size of the first."""
+    """Return images side by side in a square, each cut or padded with white to the size of the
+    first.
+    """
     across = int(np.ceil(np.sqrt(len(images))))
     height, width = images[0].shape[:2]
     sheet = np.full((across * height, across * width, 3), 255, dtype=np.uint8)

@@ -135,7 +135,9 @@ class WanderingDigits:
     # ---- the fixed data set ----
 
     def dataset(self) -> Dataset:
-        """The fixed drawings with labels, factors, split, and the source as `groups` and `ids`."""
+        """Return the fixed drawings with labels, factors, split, and the source as `groups` and
+        `ids`.
+        """
         source, split = self._rows
         _, labels = _handwriting()
         images, factors = self.render(np.arange(len(source)), seed=self.seed, epoch=0, view=0)
@@ -207,7 +209,7 @@ class WanderingDigits:
         }
 
     def _ink(self, source: NDArray[np.int64], f: dict[str, NDArray[Any]]) -> NDArray[np.int16]:
-        """How much ink is on each pixel, 0 to 128: the nearest pixel of the enlarged
+        """Return how much ink is on each pixel, 0 to 128: the nearest pixel of the enlarged
         handwriting."""
         p = (2 * np.arange(self.size) + 1) / self.size - 1
         one = 1 << 16  # fixed point
@@ -249,7 +251,9 @@ class WanderingDigits:
             out[..., channel] = paper[:, channel]
 
     def _clutter(self, noise: NDArray[np.uint64], strength: NDArray[Any]) -> NDArray[np.int16]:
-        """Random colours on a grid of 4 x 4, interpolated: (b, 3, size, size), 0 on average."""
+        """Return random colours on a grid of 4 x 4, interpolated:
+        (b, 3, size, size), 0 on average.
+        """
         bytes_ = noise.astype("<u8").view(np.uint8).reshape(len(noise), 3, GRID, GRID)
         grid = (bytes_.astype(np.int16) - 128) * (2 * strength)[:, None, None, None]
         field = np.rint(grid).astype(np.int16)
@@ -269,7 +273,7 @@ class WanderingDigits:
 
 @functools.lru_cache(maxsize=1)
 def _handwriting() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Every digit enlarged to 64 x 64 with a border of no ink, 0 to 128; and which digit it is.
+    """Return every digit enlarged to 64 x 64 with a border of no ink, 0 to 128, and its label.
 
     A Gaussian of half a source pixel, then a soft threshold: smooth strokes instead of squares.
     """
@@ -284,13 +288,13 @@ def _handwriting() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 def _digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The digits (n, 8, 8), 0 to 16, and which they are: `sklearn.datasets.load_digits`.
+    """Return the digits (n, 8, 8), 0 to 16, and which they are: `sklearn.datasets.load_digits`.
 
     Read from scikit-learn's own file where it is in its usual place, which spares the seconds that
     importing scikit-learn takes.
     """
-    found = importlib.util.find_spec("sklearn")
-    for folder in (found.submodule_search_locations or []) if found else []:
+    spec = importlib.util.find_spec("sklearn")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
         if file.is_file():
             table = np.loadtxt(file, delimiter=",", dtype=np.int64)
@@ -300,7 +304,7 @@ def _digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def _colour(hue: NDArray[Any], lightness: NDArray[Any]) -> NDArray[np.int16]:
-    """The colour (b, 3), 0 to 255, of this hue whose luma is the lightness."""
+    """Return the colour (b, 3), 0 to 255, of this hue whose luma is the lightness."""
     k = (6 * hue[:, None] + np.array([5, 3, 1])) % 6
     pure = 1 - np.clip(np.minimum(k, 4 - k), 0, 1)
     # a sum of three written out: the order of a matrix product may depend on the batch

@@ -12,11 +12,13 @@ import dataclasses
 import email.message
 import hashlib
 import http.client
+import lzma
 import os
 import re
 import shutil
 import ssl
 import stat
+import struct
 import sys
 import tarfile
 import tempfile
@@ -28,11 +30,14 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
+from chiaroscuro.artifacts.bounded import open_regular
+from chiaroscuro.artifacts.numpy_files import all_listed
 from chiaroscuro.data.cifar import CIFAR_FOLDERS
 from chiaroscuro.data.mnist import MNIST_FILES
 from chiaroscuro.data.places import home
+from chiaroscuro.data.tars import StrictHeader
 from chiaroscuro.data.tinyimagenet import TINY_FOLDER
 from chiaroscuro.errors import ChiaroError, InputError, need
 
@@ -241,19 +246,19 @@ def _fetch(
             _require_https(url)
             resumed = part.exists()
             _transfer(url, remote, part, progress)
-            found = _digest(part, remote)
+            digest = _digest(part, remote)
             if (
-                found != remote.digest and resumed
+                digest != remote.digest and resumed
             ):  # the beginning may be of another file: once more
                 part.unlink()
                 _transfer(url, remote, part, progress)
-                found = _digest(part, remote)
-            if found != remote.digest:
+                digest = _digest(part, remote)
+            if digest != remote.digest:
                 size = part.stat().st_size
                 part.unlink()
                 raise InputError(
                     f"`{url}` needs the digest {remote.digest} ({known.published}); what came, "
-                    f"{size} bytes, has {found}. It was removed."
+                    f"{size} bytes, has {digest}. It was removed."
                 )
             os.replace(part, final)
             return
@@ -409,6 +414,7 @@ def unpack(archive: str | Path, folder: str | Path) -> None:
     absolute or leads out of the top folder, refuses the whole archive.
     """
     archive, folder = Path(archive), Path(folder)
+    open_regular(archive).close()  # a pipe would wait for ever
     need(not folder.exists(), lambda: f"`{folder}` is already there.")
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     total = 0
@@ -417,7 +423,7 @@ def unpack(archive: str | Path, folder: str | Path) -> None:
             target = work / _safe(archive, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as out:
-                while chunk := file.read(CHUNK):
+                for chunk in _chunks(archive, file):
                     total += len(chunk)
                     need(
                         total <= MAX_UNPACKED,
@@ -433,15 +439,42 @@ def unpack(archive: str | Path, folder: str | Path) -> None:
         os.replace(inside[0], folder)
     except FileExistsError as error:
         raise InputError(f"`{archive}` has a member twice: {error.filename}.") from error
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise InputError(f"`{archive}` is a damaged archive: {error}") from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
+_BROKEN = (
+    *(tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, OSError),
+    *(ValueError, LookupError, RuntimeError, NotImplementedError, OverflowError, struct.error),
+)
+"""What the readers of archives raise over damaged ones."""
+
+T = TypeVar("T")
+
+
+def _tried(archive: Path, read: Callable[[], T]) -> T:
+    """Return what a reader of archives gives, or say in a sentence how it is damaged."""
+    try:
+        return read()
+    except ChiaroError:
+        raise
+    except _BROKEN as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(f"`{archive}` is a damaged archive: {reason}") from error
+
+
+def _chunks(archive: Path, file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the contents of a member, a piece at a time."""
+    while chunk := _tried(archive, lambda: file.read(CHUNK)):
+        yield chunk
+
+
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Yield the regular files by name; what is neither a file nor a folder refuses the archive."""
     if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as zipped:
+        with archive.open("rb") as opened:
+            zipped = _tried(archive, lambda: zipfile.ZipFile(opened))
+            _tried(archive, lambda: all_listed(archive.name, opened, zipped))
             for info in zipped.infolist():
                 if info.is_dir():
                     _safe(archive, info.filename)
@@ -449,11 +482,11 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 mode = info.external_attr >> 16
                 regular = stat.S_IFMT(mode) in (0, stat.S_IFREG)
                 need(regular, lambda info=info: _odd(archive, info.filename))
-                with zipped.open(info) as file:
+                with _tried(archive, lambda info=info: zipped.open(info)) as file:
                     yield info.filename, file
         return
-    with tarfile.open(archive, "r|*") as tar:
-        for member in tar:
+    with _tried(archive, lambda: tarfile.open(archive, "r:*", tarinfo=StrictHeader)) as tar:
+        while (member := _tried(archive, tar.next)) is not None:
             if member.isdir():
                 _safe(archive, member.name)
                 continue

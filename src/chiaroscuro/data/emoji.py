@@ -69,12 +69,12 @@ def read_emoji(
 
 
 def is_emoji(path: Path) -> bool:
-    """Whether a folder holds both files."""
+    """Return whether a folder holds both files."""
     return all((path / name).is_file() for name in EMOJI_FILES)
 
 
 def _averaged(images: NDArray[np.uint8], size: int | None) -> NDArray[np.uint8]:
-    """Each pixel the rounded mean of a square of pixels."""
+    """Return images of which each pixel is the rounded mean of a square of pixels."""
     n, side = images.shape[:2]
     if size is None or size == side:
         return images

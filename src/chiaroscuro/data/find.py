@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import functools
 import inspect
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -79,7 +80,7 @@ class Available:
 
 
 def open_data(spec: Any) -> Dataset:
-    """The data set that a text names.
+    """Return the data set that a text names.
 
     A name: `digits` (bundled), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
     `emoji`, `modular_addition`, or the name of a file in the folder that `CHIARO_DATA` names,
@@ -110,14 +111,14 @@ def open_data(spec: Any) -> Dataset:
     text = str(spec).strip()
     if not text:
         raise InputError("A data set needs a name, a path or a call such as `digits(shift=0.2)`.")
-    if _CALL.fullmatch(text) and not Path(text).exists():
+    if _CALL.fullmatch(text) and not os.path.exists(text):
         made = parse(text, {**_CALLS, **_PARTS})
         need(isinstance(made, Dataset), lambda: f"`{text}` is not a data set; put it in `Process`.")
         return made
     if text in _NAMED:
         return _NAMED[text]()
     for candidate in _candidates(text):
-        if candidate.exists():
+        if os.path.exists(candidate):
             return _open_path(candidate)
     if shard_reader := _shards_of(text):
         return shard_reader(text)
@@ -127,7 +128,9 @@ def open_data(spec: Any) -> Dataset:
 
 
 def _shards_of(text: str) -> Callable[[str], Dataset] | None:
-    """What reads many files that a text names together, such as `a-{000..009}.tar`; or None."""
+    """Return what reads many files that a text names together,
+    such as `a-{000..009}.tar`; or None.
+    """
     if not (any(mark in text for mark in "*?[{") or "://" in text):
         return None
     readers: dict[str, Callable[[str], Dataset]] = {
@@ -149,14 +152,14 @@ def is_data(text: str) -> bool:
 
 
 def available() -> list[Available]:
-    """Every data set that has a name on this machine, the bundled one first."""
-    found = [Available("digits", "bundled", "wandering digits: handwriting in colour, 32 x 32")]
+    """Return every data set that has a name on this machine, the bundled one first."""
+    datasets = [Available("digits", "bundled", "wandering digits: handwriting in colour, 32 x 32")]
     for name in OFFICIAL:
         where = _official_folder(name)
         note = "" if where else f"`chiaro data get {name}` fetches it"
-        found.append(Available(name, str(where) if where else None, note))
-    found += [Available(name, str(path), "") for name, path in sorted(_local().items())]
-    return found
+        datasets.append(Available(name, str(where) if where else None, note))
+    datasets += [Available(name, str(path), "") for name, path in sorted(_local().items())]
+    return datasets
 
 
 # ---- names ----
@@ -200,14 +203,14 @@ def _fashion_mnist() -> Dataset:
 def _emoji(
     vendor: str = "noto", size: int | None = None, variants: bool = True, held_out: str = "test"
 ) -> Dataset:
-    found = next((place for place in places() if is_emoji(place)), None)
-    if found is None:
+    folder = next((place for place in places() if is_emoji(place)), None)
+    if folder is None:
         listed = ", ".join(f"`{place}`" for place in places())
         raise InputError(
             f"`emoji` is not on this machine; it needs {' and '.join(EMOJI_FILES)}, and nothing "
             f"fetches them. Looked in {listed}; `{VARIABLE}` may name another folder."
         )
-    return read_emoji(found, vendor, size, variants, held_out)
+    return read_emoji(folder, vendor, size, variants, held_out)
 
 
 _NAMED: dict[str, Callable[..., Dataset]] = {
@@ -239,15 +242,15 @@ def _official_folder(name: str) -> Path | None:
 
 
 def _official(name: str) -> Path:
-    found = _official_folder(name)
-    if found is None:
+    folder = _official_folder(name)
+    if folder is None:
         listed = ", ".join(f"`{path}`" for path in _official_places(name))
         debian = " or install Debian's `dataset-fashion-mnist`" * (name == "fashion_mnist")
         raise InputError(
             f"`{name}` is not on this machine; looked for {listed}. Fetch it with "
             f"`chiaro data get {name}`{debian}, or let `{VARIABLE}` name the folder it is in."
         )
-    return found
+    return folder
 
 
 # ---- paths ----
@@ -256,18 +259,18 @@ def _official(name: str) -> Path:
 def _local() -> dict[str, Path]:
     """Files and folders in the places, by name without ending; the first place wins."""
     taken = {folder.split("/")[0] for folders, _ in _HOMES.values() for folder in folders}
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for place in reversed(places()):
         if not place.is_dir():
             continue
         for path in sorted(place.iterdir(), reverse=True):
             ending = _ending(path)
             if path.is_file() and ending:
-                found[path.name.removesuffix(ending)] = path
+                paths[path.name.removesuffix(ending)] = path
             elif path.is_dir() and not path.name.startswith(".") and path.name not in taken:
-                found[path.name] = path
+                paths[path.name] = path
     named = set(_NAMED) - {"emoji"}  # which is listed where its files are
-    return {name: path for name, path in found.items() if name not in named}
+    return {name: path for name, path in paths.items() if name not in named}
 
 
 def _ending(path: Path) -> str | None:
@@ -315,7 +318,9 @@ def _open_folder(path: Path) -> Dataset:
 
 
 def _located(read: Callable[..., Dataset]) -> Callable[..., Dataset]:
-    """The reader with its path looked for in all places, and with `test`, a share to hold out."""
+    """Return the reader with its path looked for in all places, and with `test`, a share to hold
+    out.
+    """
 
     @functools.wraps(read)
     def located(path: str, *arguments: Any, test: float | None = None, **settings: Any) -> Dataset:

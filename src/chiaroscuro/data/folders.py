@@ -95,7 +95,7 @@ class _Files:
 
 
 def _stamp(folder: str) -> list[Any]:
-    """A folder and when a name in it last changed."""
+    """Return a folder and when a name in it last changed."""
     try:
         return [folder, os.stat(folder).st_mtime_ns]
     except OSError:
@@ -118,16 +118,17 @@ def _instead(root: Path) -> str:
 
 def _index(root: Path, size: int | None, check: str, outside: bool) -> Index:
     """Walk the folder and check its images."""
-    files, folders = _files(root)
+    files, folders, unseen = _files(root)
     names = [relative(file, root) for file in files]
     if not files:
+        first = f" `{unseen[0].path}`: {unseen[0].reason}." if unseen else _instead(root)
         raise InputError(
-            f"`{root}` holds no images: no file ends in {', '.join(EXTENSIONS)}.{_instead(root)}"
+            f"`{root}` holds no images: no file ends in {', '.join(EXTENSIONS)}.{first}"
         )
     regular, links = _regular(files, names, root, outside)
     images = Pictures([files[row] for row in regular], size)
     _, good, broken = load_pictures(images, [names[row] for row in regular], check=check)
-    skipped = [*links, *broken]
+    skipped = [*unseen, *links, *broken]
     rows = np.array(regular, np.int64)[good]
     need(
         len(rows) > 0,
@@ -157,25 +158,39 @@ def _index(root: Path, size: int | None, check: str, outside: bool) -> Index:
     return Index(arrays, notes, [_stamp(folder) for folder in folders])
 
 
-def _files(root: Path) -> tuple[list[Path], list[str]]:
-    """Every image below the root by its path, and every folder; links to folders are not followed:
-    no circles."""
-    images, folders = [], []
-    for folder, inner, names in os.walk(root):
+def _files(root: Path) -> tuple[list[Path], list[str], list[Skipped]]:
+    """Return every image below the root by its path, every folder, and the folders not entered:
+    links, which may lead in circles, and what may not be read.
+    """
+    images, folders, unseen = [], [], []
+
+    def denied(error: OSError) -> None:
+        unseen.append(_skipped(Path(error.filename or root), root, error.strerror or str(error)))
+
+    for folder, inner, names in os.walk(root, onerror=denied):
         inner[:] = [name for name in inner if not name.startswith(".")]
+        links = (path for name in inner if (path := Path(folder) / name).is_symlink())
+        unseen += [
+            _skipped(link, root, "a link to a folder, which is not followed") for link in links
+        ]
         folders.append(os.path.abspath(folder))
         images += [
             Path(folder) / name
             for name in names
             if not name.startswith(".") and name.lower().endswith(EXTENSIONS)
         ]
-    return sorted(images, key=lambda file: relative(file, root)), folders
+    return sorted(images, key=lambda file: relative(file, root)), folders, unseen
+
+
+def _skipped(path: Path, root: Path, reason: str) -> Skipped:
+    """A file or folder that is left out, under a name that UTF-8 has."""
+    return Skipped(relative(path, root).encode("utf-8", "replace").decode(), reason)
 
 
 def _regular(
     files: list[Path], names: list[str], root: Path, outside: bool
 ) -> tuple[list[int], list[Skipped]]:
-    """The rows of regular files in the folder, and the others with a reason."""
+    """Return the rows of regular files in the folder, and the others with a reason."""
     rows, others = [], []
     for row, file in enumerate(files):
         try:
@@ -186,8 +201,7 @@ def _regular(
         except InputError as error:
             others.append(Skipped(names[row], str(error)))
         except UnicodeEncodeError:
-            shown = names[row].encode("utf-8", "replace").decode()
-            others.append(Skipped(shown, "its name is not UTF-8"))
+            others.append(_skipped(file, root, "its name is not UTF-8"))
     return rows, others
 
 

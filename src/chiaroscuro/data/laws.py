@@ -273,17 +273,17 @@ class VonMisesFisher(Law):
         kappa, m = float(self.kappa), k - 1
         b = m / (2 * kappa + math.hypot(2 * kappa, m))
         s = 2 * b / (1 + b)
-        found = np.empty(stream.n)
+        draws = np.empty(stream.n)
         left = np.arange(stream.n)
         while len(left):
             beta = stream.beta(m / 2, 1)[:, 0]
             t = 2 * b * beta / (1 - (1 - b) * beta)
             log_u = np.log1p(-stream.uniform(1)[:, 0])
             good = kappa * (s - t) + m * np.log((s + t - s * t) / (s * (2 - s))) >= log_u
-            found[left[good]] = t[good]
+            draws[left[good]] = t[good]
             again = np.flatnonzero(~good)
             left, stream = left[again], stream.some(again)
-        return found
+        return draws
 
     def log_density(self, z: Array, centre: Array, space: Space) -> Array:
         _on_sphere(space)
@@ -311,7 +311,7 @@ def _log_area(k: int) -> float:
 
 
 def _as_far(z: Array, radius: Array) -> NDArray[np.bool_]:
-    """Which rows have this norm, up to rounding."""
+    """Return which rows have this norm, up to rounding."""
     return np.abs(_norm(z)[:, 0] - radius) < rounding(z)
 
 

@@ -40,7 +40,7 @@ class Mixing(ABC):
 
     @abstractmethod
     def inverse(self, x: Array) -> Array:
-        """The z with g(z) = x."""
+        """Return the z with g(z) = x."""
 
     @abstractmethod
     def log_det(self, z: Array) -> Array:
@@ -174,12 +174,12 @@ class LeakyMLP(Mixing):
 
 
 def _solved(weight: Array, x: Array) -> Array:
-    """The rows z with weight z = x."""
+    """Return the rows z with weight z = x."""
     return np.asarray(np.linalg.solve(weight, x.T).T, np.float64)
 
 
 def _drawn(call: str, d: int, condition: float, generator: np.random.Generator) -> Array:
-    """The first matrix of normal entries and unit columns whose condition number obeys."""
+    """Return the first matrix of normal entries and unit columns whose condition number obeys."""
     best = math.inf
     # large ones in small blocks, and fewer: their condition numbers grow with d and differ less
     block = max(1, min(500, 2**22 // d**2))

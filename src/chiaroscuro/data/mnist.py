@@ -35,7 +35,7 @@ _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 def read_mnist(path: str | Path, fashion: bool = False) -> Dataset:
-    """The four IDX files of a folder: 28 x 28 grey images, repeated to three channels when read.
+    """Read the four IDX files of a folder: 28 x 28 grey images, repeated to three channels.
 
     Args:
         path: the folder.
@@ -63,12 +63,12 @@ def read_mnist(path: str | Path, fashion: bool = False) -> Dataset:
 
 
 def is_mnist(path: Path) -> bool:
-    """Whether a folder holds the four files, gzipped or not."""
+    """Return whether a folder holds the four files, gzipped or not."""
     return all(_find(path, name) is not None for name in MNIST_FILES.values())
 
 
 def read_idx(path: str | Path) -> NDArray[Any]:
-    """The array in an IDX file: a type, the sides, the values, all with the largest byte first.
+    """Return the array in an IDX file: a type, the sides, the values, all big-endian.
 
     Args:
         path: the file; gzipped if it begins as gzip does, whatever it is called.
@@ -124,7 +124,7 @@ def _find(root: Path, name: str) -> Path | None:
 
 
 def _file(root: Path, name: str) -> Path:
-    found = _find(root, name)
-    if found is None:
+    path = _find(root, name)
+    if path is None:
         raise InputError(f"`{root}` needs `{name}` or `{name}.gz`; neither is there.")
-    return found
+    return path

@@ -337,10 +337,12 @@ def _all(items: Any) -> Any:
 
 
 def _labels(items: Any, pick: Callable[[Any], Any]) -> NDArray[np.int64]:
-    """Return all labels: from the data set's own list where it keeps one, else item by item."""
+    """Return all labels: those of `targets` where some items agree with it, else one by one."""
     targets = getattr(items, "targets", None)
     if targets is not None and len(targets) == len(items):
-        return np.asarray(targets, dtype=np.int64)
+        some = {0, len(items) // 2, len(items) - 1} if len(items) else set()
+        if all(_agree(pick(items[at]), targets[at]) for at in some):
+            return np.asarray(targets, dtype=np.int64)
     tensors = getattr(items, "tensors", None)  # a TensorDataset: no need to touch the samples
     if isinstance(tensors, tuple) and np.ndim(tensors[-1]) == 1:
         return np.asarray(tensors[-1], dtype=np.int64)
@@ -354,6 +356,10 @@ def _labels(items: Any, pick: Callable[[Any], Any]) -> NDArray[np.int64]:
         ),
     )
     return np.array([int(label) for label in labels], dtype=np.int64)
+
+
+def _agree(one: Any, other: Any) -> bool:
+    return _is_label(one) and _is_label(other) and int(one) == int(other)
 
 
 def _class_names(items: Any, columns: Mapping[str, Column]) -> tuple[str, ...]:

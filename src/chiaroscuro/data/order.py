@@ -231,7 +231,7 @@ class BlockOrder:
         return self._rows(epoch, lane * stretch + within)
 
     def _rows(self, epoch: int, at: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows at these places of the sequence of shuffled blocks."""
+        """Return the rows at these places of the sequence of shuffled blocks."""
         sizes = self.blocks.sizes
         order = _shuffled(len(sizes), self.seed, epoch)
         ends = np.cumsum(sizes[order])

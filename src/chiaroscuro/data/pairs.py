@@ -160,11 +160,11 @@ def _records(path: Path) -> Any:
 
 
 def _captions(path: Path, number: int, record: dict[str, Any]) -> tuple[str, ...]:
-    found = next((record[key] for key in TEXT_KEYS if key in record), None)
+    value = next((record[key] for key in TEXT_KEYS if key in record), None)
     pair = next((keys for keys in PAIR_KEYS if all(key in record for key in keys)), None)
-    if found is None and pair is not None:
-        found = [record[key] for key in pair]
-    texts = (found,) if isinstance(found, str) else tuple(found) if isinstance(found, list) else ()
+    if value is None and pair is not None:
+        value = [record[key] for key in pair]
+    texts = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else ()
     if not texts or not all(_is_text(text) for text in texts):
         raise InputError(
             f"`{path}` line {number} needs a text, or a list of texts, under "
@@ -175,7 +175,7 @@ def _captions(path: Path, number: int, record: dict[str, Any]) -> tuple[str, ...
 
 
 def _is_text(text: Any) -> bool:
-    """Whether a text has anything on it and no half of a surrogate pair."""
+    """Return whether a text has anything on it and no half of a surrogate pair."""
     if not isinstance(text, str) or not text.strip():
         return False
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
@@ -230,6 +230,6 @@ def _places(path: Path, records: list[tuple[int, dict[str, Any]]], n: int) -> ND
 
 
 def _shared(records: list[dict[str, Any]], keys: tuple[str, ...]) -> NDArray[Any] | None:
-    """The values under the first of the keys that every line has."""
+    """Return the values under the first of the keys that every line has."""
     key = next((k for k in keys if all(k in record for record in records)), None)
     return None if key is None else np.array([str(record[key]) for record in records])

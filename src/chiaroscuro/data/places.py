@@ -16,7 +16,7 @@ VARIABLE = "CHIARO_DATA"
 def places() -> list[Path]:
     """Return the folders looked in, first to last: `CHIARO_DATA` if set, then the user's cache."""
     named = os.environ.get(VARIABLE)
-    return [*([Path(named).expanduser()] if named else []), _own()]
+    return [*([Path(named).expanduser()] if named else []), _cache_folder()]
 
 
 def home() -> Path:
@@ -26,7 +26,7 @@ def home() -> Path:
 
 def cache_folder(name: str) -> Path:
     """Return a folder of the user's cache, made if need be; a temporary one where that fails."""
-    folder = _own() / f".{name}"  # hidden: no data set of that name
+    folder = _cache_folder() / f".{name}"  # hidden: no data set of that name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
@@ -63,6 +63,6 @@ def inside(path: Path, root: Path, outside: bool = False) -> Path:
     return real
 
 
-def _own() -> Path:
+def _cache_folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "chiaroscuro"

@@ -134,7 +134,7 @@ class Process:
         return self._latents(_stream("latents", n, seed))
 
     def positives(self, z: Array, seed: int = 0) -> Array:
-        """A positive for each latent."""
+        """Return a positive for each latent."""
         z = self._rows("positives(z)", z)
         return self._positives(z, _stream("positives", len(z), seed))
 
@@ -232,7 +232,7 @@ class Process:
         return self._latents(ByRow(np.arange(self.n), self.seed))
 
     def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Samples:
-        """The anchors of these rows (view 0) or fresh positives, with their true latents."""
+        """Return the anchors of these rows (view 0) or fresh positives, with their true latents."""
         z = self._truth[rows]
         if view > 0:
             z = self._positives(z, ByRow(rows, seed, epoch, view))

@@ -148,7 +148,9 @@ def _cells(values: Values) -> Any:
 
 
 def _holds(values: Values) -> bool:
-    """Whether a column holds encoded images; paths are taken for images only if one says so."""
+    """Return whether a column holds encoded images;
+    paths are taken for images only if one says so.
+    """
     if isinstance(values, EncodedCells | RowGroups):
         return True
     return values.dtype == object and isinstance(values[0], bytes | dict)
@@ -227,7 +229,7 @@ def _inputs(
     roles: Roles,
     lines: list[int] | None,
 ) -> dict[str, Column]:
-    """The other columns: arrays and notes beside another input; else the features of `x`."""
+    """Return the other columns: arrays and notes beside another input; else the features of `x`."""
     rich = {one: v for one, v in columns.items() if _is_numbers(v, rich=True)}
     if rich or {"images", "texts"} & set(made):
         for one, values in columns.items():
@@ -264,7 +266,9 @@ def _inputs(
 def _features(
     column: str, name: str, values: Values, lines: list[int] | None
 ) -> dict[str, NDArray[Any]]:
-    """A column of numbers as it is, or one of strings as a column of 0 and 1 for each of them."""
+    """Return a column of numbers as it is, or one of strings as a column of 0 and 1 for each of
+    them.
+    """
     if _is_numbers(values):
         bad = np.flatnonzero(~np.isfinite(values.astype(np.float64)))
         where = lambda: f"line {lines[bad[0]]}" if lines else f"row {bad[0]}"

@@ -72,12 +72,12 @@ class _Package:
         self.path = path
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file; nothing else is unpacked."""
+        """Return the bytes of one file; nothing else is unpacked."""
         if self.path.is_dir():
             places = [self.path / name, self.path / "package" / name]
-            found = next((place for place in places if place.is_file()), None)
-            if found is not None:
-                return read_regular(found)
+            path = next((place for place in places if place.is_file()), None)
+            if path is not None:
+                return read_regular(path)
         else:
             try:
                 with tarfile.open(self.path) as archive:
@@ -106,7 +106,7 @@ def _labels(files: _Package, name: str) -> NDArray[np.uint8]:
 
 
 def _images(files: _Package, name: str) -> NDArray[np.uint8]:
-    """The rows of a sheet as images (n, 32, 32, 3)."""
+    """Return the rows of a sheet as images (n, 32, 32, 3)."""
     Image = bring("PIL.Image", "Reading images", "pillow")
     with Image.open(io.BytesIO(files.read(name))) as sheet:
         width, height = sheet.size
@@ -122,7 +122,7 @@ def _images(files: _Package, name: str) -> NDArray[np.uint8]:
 
 
 def _records(images: NDArray[np.uint8], labels: NDArray[np.uint8], name: str) -> NDArray[np.uint8]:
-    """A label and the planes red, green, blue of every image: (n, 3073)."""
+    """Return a label and the planes red, green, blue of every image: (n, 3073)."""
     need(
         len(images) == len(labels),
         lambda: f"`{name}` needs a label for each of {len(images)} images; received {len(labels)}.",

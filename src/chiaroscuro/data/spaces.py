@@ -33,7 +33,7 @@ class Space(ABC):
 
     @abstractmethod
     def contains(self, z: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which rows are in it."""
+        """Return which rows are in it."""
 
     @abstractmethod
     def centre(self, n: int) -> NDArray[np.float64]:
@@ -41,7 +41,7 @@ class Space(ABC):
 
     @abstractmethod
     def block(self, d: int) -> Space:
-        """Where d of the coordinates live."""
+        """Return where d of the coordinates live."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Sphere(Space):
 
 
 def rounding(z: NDArray[Any]) -> float:
-    """How far from its sphere a latent may be that is kept in the precision of z."""
+    """Return how far from its sphere a latent may be that is kept in the precision of z."""
     return 1e-9 if z.dtype == np.float64 else 1e-6
 
 

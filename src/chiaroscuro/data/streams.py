@@ -38,7 +38,7 @@ class Stream(ABC):
 
     @abstractmethod
     def single(self, k: int) -> Stream:
-        """Numbers for n k rows, one for each of k coordinates."""
+        """Return numbers for n k rows, one for each of k coordinates."""
 
     @abstractmethod
     def some(self, rows: NDArray[np.int64]) -> Stream:

@@ -101,7 +101,7 @@ class SymbolTask:
         return self.law.sum(axis=2) if self.n_labels else self.law
 
     def by_symbol(self) -> NDArray[np.float64]:
-        """The law with the symbol first, (S, C) or (S, C, Y), as diagnostics take tables."""
+        """Return the law with the symbol first, (S, C) or (S, C, Y), as diagnostics take tables."""
         return np.moveaxis(self.law, 1, 0)
 
     def given_symbol(self) -> NDArray[np.float64]:
@@ -112,7 +112,7 @@ class SymbolTask:
     # ---- other tasks made of it ----
 
     def with_labels_shown(self) -> SymbolTask:
-        """The task without labels whose contexts are (context, label): what E(rho, y) sees.
+        """Return the task without labels whose contexts are (context, label): what E(rho, y) sees.
 
         The label follows the tokens of the context as one more token, counted from the highest
         token there.
@@ -125,7 +125,7 @@ class SymbolTask:
         return SymbolTask(law, rows, name=f"{self.name} with labels")
 
     def renamed(self, order: ArrayLike) -> SymbolTask:
-        """The task in which symbol s behaves as `order[s]` did.
+        """Return the task in which symbol s behaves as `order[s]` did.
 
         Example:
             >>> SymbolTask([[2, 1], [0, 1]]).renamed([1, 0]).given_symbol().tolist()
@@ -139,7 +139,7 @@ class SymbolTask:
         return SymbolTask(self.law[:, given], self.contexts, self.name)
 
     def where(self, kept: ArrayLike) -> SymbolTask:
-        """The task given that (context, symbol) is among those kept: a mask (C, S)."""
+        """Return the task given that (context, symbol) is among those kept: a mask (C, S)."""
         mask = np.asarray(kept, dtype=bool)
         need(
             mask.shape == self.law.shape[:2],

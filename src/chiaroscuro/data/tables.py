@@ -113,6 +113,7 @@ def read_feather(
     feather = bring("pyarrow.feather", "Reading feather", PARQUET)
     try:
         table = feather.read_table(path, memory_map=True)
+        table.validate(full=True)  # arrow ends the process over offsets that lead out
         fits(f"`{path}`", table.nbytes)
     except (arrow.ArrowException, OSError, ValueError) as error:
         if isinstance(error, ChiaroError):
@@ -343,7 +344,9 @@ def _is_number(text: str) -> bool:
 
 
 def _typed(cells: list[str]) -> NDArray[Any]:
-    """Numbers where every cell that is not missing is one (a missing one is NaN), else strings."""
+    """Return numbers where every cell that is not missing is one (a missing one is NaN), else
+    strings.
+    """
     known = [cell for cell in cells if cell.lower() not in MISSING]
     try:
         np.array(known, dtype=np.float64)
@@ -370,7 +373,7 @@ def _stem(path: Path) -> str:
 
 
 def _read_groups(arrow: Any, parts: list[Path], files: list[Any], keep: list[str]) -> Any:
-    """All rows of some columns, group by group, within the memory limit."""
+    """Return all rows of some columns, group by group, within the memory limit."""
     tables, taken = [], 0
     for part, file in zip(parts, files, strict=True):
         declared = file.metadata.num_rows
@@ -399,7 +402,9 @@ def _read_groups(arrow: Any, parts: list[Path], files: list[Any], keep: list[str
 
 
 def _lazy_images(files: list[Any], roles: Roles, buffer: int | None) -> str | None:
-    """The column of images if it is to stay in the files: if asked for, or if it is large."""
+    """Return the column of images if it is to stay in the files:
+    if asked for, or if it is large.
+    """
     schema = files[0].schema_arrow
     named = [roles.image] if roles.image else [n for n in schema.names if n in IMAGES]
     column = next((n for n in named if n in schema.names), None)
@@ -459,7 +464,7 @@ def _from_arrow(
 
 
 def _pandas_index(table: Any) -> set[str]:
-    """The columns that hold the index of a pandas frame."""
+    """Return the columns that hold the index of a pandas frame."""
     noted = (table.schema.metadata or {}).get(b"pandas")
     try:
         index = json.loads(noted)["index_columns"] if noted else []
@@ -490,7 +495,7 @@ def _from_column(column: str, name: str, cells: Any, root: Path | None, outside:
 
 
 def _class_names(table: Any, roles: Roles) -> dict[str, tuple[str, ...]]:
-    """Names of labels, which Hugging Face keeps in the schema, by column."""
+    """Return names of labels, which Hugging Face keeps in the schema, by column."""
     noted = (table.schema.metadata or {}).get(b"huggingface")
     if noted is None:
         return {}

@@ -29,7 +29,7 @@ from chiaroscuro.data.shards import Shard, shards
 from chiaroscuro.data.text import Strings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["read_tar", "tar_samples", "write_tars"]
+__all__ = ["StrictHeader", "read_tar", "tar_samples", "write_tars"]
 
 TEXT_KEYS = ("captions", "texts", "caption", "text")
 MAX_NOTE = 16 << 20
@@ -118,11 +118,15 @@ def read_tar(
 def tar_samples(path: str | Path) -> Iterator[dict[str, Any]]:
     """Give the samples of one archive in its order: `{"__key__": ..., "jpg": bytes, ...}`.
 
-    Only regular files are looked at; nothing is written to disk, so a name like `../x` is a key
-    like any other.
+    Nothing is written to disk, so a name like `../x` is a key like any other. A link or a device is
+    refused: what it stands for is not in the archive's sample.
     """
     local = Shard(str(path)).local()
     for key, fields in _grouped(local, str(path)):
+        need(
+            _LINK not in fields.values(),
+            lambda fields=fields, key=key: f"Sample `{key[:80]}` of `{path}`: {_linked(fields)}.",
+        )
         with open_regular(local) as file:
             sample: dict[str, Any] = {"__key__": key}
             for kind, (start, length) in fields.items():
@@ -173,7 +177,7 @@ def write_tars(data: Dataset, out: str | Path, samples: int = 1000, quality: int
 
 
 def _files(sample: dict[str, Any], quality: int) -> dict[str, bytes]:
-    """The files of one sample by their ending."""
+    """Return the files of one sample by their ending."""
     Image = bring("PIL.Image", "Writing images", "pillow")
     need(
         sample["images"].dtype == np.uint8 and sample["images"].shape[-1] == 3,
@@ -212,6 +216,9 @@ def _index(path: str | Path, parts: list[Shard], size: int | None, check: str) -
         for key, fields in _grouped(local, part.where):
             place = next((fields[kind] for kind in fields if kind in _PICTURE), None)
             try:
+                known = {kind: fields[kind] for kind in fields if kind in (*_PICTURE, *_NOTES)}
+                if _LINK in known.values():
+                    raise InputError(_linked(known))
                 if place is None:
                     raise InputError(f"no image among {sorted(fields)[:8]}")
                 note = _notes(local, fields)
@@ -253,13 +260,13 @@ def _index(path: str | Path, parts: list[Shard], size: int | None, check: str) -
     class_names: tuple[str, ...] = ()
     if any("labels" in note for note in kept):
         arrays["labels"], class_names = _labels(kept)
-    found = {
+    facts = {
         "skipped": skipped,
         "class_names": class_names,
         "without_text": len(without),
         "first_without_text": next(iter(without), ""),
     }
-    return Index(arrays, found, [part.stamp() for part in parts])
+    return Index(arrays, facts, [part.stamp() for part in parts])
 
 
 def _labels(notes: list[Note]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -304,18 +311,18 @@ class _Members:
 # ---- archives ----
 
 
-class _Header(tarfile.TarInfo):
+class StrictHeader(tarfile.TarInfo):
     """A header of which damage is an error: Python's own reader takes it for the end."""
 
     @classmethod
-    def frombuf(cls, buf: Any, encoding: str, errors: str) -> _Header:
+    def frombuf(cls, buf: Any, encoding: str, errors: str) -> StrictHeader:
         header = super().frombuf(buf, encoding, errors)
         if header.size < 0 or (header.type in _LONG and header.size > _MAX_LONG):
             raise tarfile.ReadError(f"a header says {header.size} bytes")
         return header
 
     @classmethod
-    def fromtarfile(cls, archive: Any) -> _Header:
+    def fromtarfile(cls, archive: Any) -> StrictHeader:
         at = archive.fileobj.tell()
         try:
             header = super().fromtarfile(archive)
@@ -332,10 +339,10 @@ class _Header(tarfile.TarInfo):
 def _closed(file: Any, at: int) -> None:
     """Refuse an archive in which anything but zeros follows its first closing block."""
     place = at + tarfile.BLOCKSIZE
-    if len(file.read(tarfile.BLOCKSIZE)) < tarfile.BLOCKSIZE:
+    chunk = file.read(tarfile.BLOCKSIZE)
+    if len(chunk) < tarfile.BLOCKSIZE:
         raise tarfile.ReadError(f"it ends at byte {place:,} with one closing block of two")
-    file.seek(place)
-    while chunk := file.read(1 << 20):
+    while chunk:
         if chunk.strip(b"\0"):
             behind = place + len(chunk) - len(chunk.lstrip(b"\0"))
             raise tarfile.ReadError(
@@ -343,9 +350,17 @@ def _closed(file: Any, at: int) -> None:
                 "header was erased, or two archives were written into one file"
             )
         place += len(chunk)
+        chunk = file.read(1 << 20)
 
 
 Fields = dict[str, tuple[int, int]]
+_LINK = (-1, 0)
+"""The place of a member that has no contents of its own: a link, a device or a pipe."""
+
+
+def _linked(fields: Fields) -> str:
+    kind = next(kind for kind, place in fields.items() if place == _LINK)
+    return f"its `{kind[:40]}` is a link, a device or a pipe, which are not followed"
 
 
 def _grouped(path: Path, said: str) -> Iterator[tuple[str, Fields]]:
@@ -353,13 +368,13 @@ def _grouped(path: Path, said: str) -> Iterator[tuple[str, Fields]]:
     key, fields = "", Fields()
     with open_regular(path) as opened:
         try:
-            with tarfile.open(fileobj=opened, mode="r:", tarinfo=_Header) as archive:
+            with tarfile.open(fileobj=opened, mode="r:", tarinfo=StrictHeader) as archive:
                 for member in archive:
                     archive.members = []  # type: ignore[attr-defined] # ours are kept elsewhere, in an eighth of the memory
                     folder, slash, name = member.name.rpartition("/")
                     stem, _, kind = name.partition(".")
                     described = not folder and name.startswith("__") and name.endswith("__")
-                    if not member.isfile() or not stem or not kind or described:
+                    if member.isdir() or not stem or not kind or described:
                         continue
                     if member.issparse():
                         raise tarfile.ReadError(f"`{member.name[:80]}` is a sparse file")
@@ -368,7 +383,8 @@ def _grouped(path: Path, said: str) -> Iterator[tuple[str, Fields]]:
                         yield key, fields
                         fields = {}
                     key = mine
-                    fields[kind] = (member.offset_data, member.size)
+                    place = (member.offset_data, member.size)
+                    fields[kind] = place if member.isfile() else _LINK
             if fields:
                 yield key, fields
         except _BROKEN as error:

@@ -15,7 +15,7 @@ MASKED = {"first": (0,), "second": (1,), "either": (0, 1)}
 
 
 def modular_addition(n: int = 16, k: int = 8, test: float = 0.2, seed: int = 0) -> Dataset:
-    """All sums of two symbols modulo k, as sequences of three tokens.
+    """Return all sums of two symbols modulo k, as sequences of three tokens.
 
         x = (a, b, (a + b) mod k),   a, b in {0, ..., n - 1}
 

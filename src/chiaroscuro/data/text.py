@@ -86,7 +86,7 @@ class Strings:
 
 
 def read_text(path: str | Path) -> Dataset:
-    """The sentences of a file, one a line; blank lines are none. `ids` are line numbers from 1.
+    """Return the sentences of a file, one per line; blank lines are none. `ids` are line numbers.
 
     Args:
         path: a `.txt` in UTF-8, or the same gzipped.
@@ -127,7 +127,7 @@ def read_text(path: str | Path) -> Dataset:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Each line that is not blank, with its number from 1."""
+    """Yield each line that is not blank, with its number from 1."""
     for number, line in enumerate(read_unzipped(path).split(b"\n"), start=1):
         if line.strip():
             yield number, line

@@ -9,6 +9,7 @@ import numpy as np
 from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.data.dataset import Column, Dataset, batch_of_objects, relative
 from chiaroscuro.data.pictures import Pictures, load_pictures
+from chiaroscuro.data.places import inside
 from chiaroscuro.errors import InputError, need
 
 __all__ = ["TINY_FOLDER", "is_tiny_imagenet", "read_tiny_imagenet"]
@@ -37,15 +38,22 @@ def read_tiny_imagenet(
         ),
     )
     wnids = sorted(_text(root / "wnids.txt").split())
+    strange = [wnid for wnid in wnids if not wnid.isalnum()]
+    need(
+        not strange,
+        lambda: (
+            f"`{root / 'wnids.txt'}` needs letters and digits only; it has {strange[0][:60]!r}."
+        ),
+    )
     place = {wnid: label for label, wnid in enumerate(wnids)}
     files: list[Path] = []
     labels: list[int] = []
     for wnid in wnids:
-        found = sorted((root / "train" / wnid / "images").glob("*.JPEG"))
-        need(bool(found), lambda wnid=wnid: f"`{root}` has no training images of `{wnid}`.")
-        _complete(root / "train" / wnid, wnid, len(found))
-        files += found
-        labels += [place[wnid]] * len(found)
+        paths = sorted((root / "train" / wnid / "images").glob("*.JPEG"))
+        need(bool(paths), lambda wnid=wnid: f"`{root}` has no training images of `{wnid}`.")
+        _complete(root / "train" / wnid, wnid, len(paths))
+        files += paths
+        labels += [place[wnid]] * len(paths)
     n_train = len(files)
     notes = root / "val" / "val_annotations.txt"
     for number, line in enumerate(_text(notes).splitlines(), start=1):
@@ -56,8 +64,15 @@ def read_tiny_imagenet(
             )
         files.append(root / "val" / "images" / name)
         labels.append(place[wnid])
+    listed = {file.name for file in files[n_train:]}
+    others = [f for f in (root / "val" / "images").glob("*.JPEG") if f.name not in listed]
+    need(
+        not others,
+        lambda: f"`{notes}` needs a line for every image; {len(others)} in `val/images` have none.",
+    )
     names = [relative(file, root) for file in files]
-    images, rows, skipped = load_pictures(Pictures(files, size), names, cache=cache, check=check)
+    within = _Inside(files, root)
+    images, rows, skipped = load_pictures(Pictures(within, size), names, cache=cache, check=check)
     need(len(rows) > 0, lambda: f"None of the {len(files)} images in `{root}` can be read.")
     columns: dict[str, Column] = {
         "images": images,
@@ -66,6 +81,19 @@ def read_tiny_imagenet(
         "ids": batch_of_objects(names[row] for row in rows),
     }
     return Dataset(columns, "tiny_imagenet", _words(root, wnids), skipped=skipped)
+
+
+class _Inside:
+    """Files by row; a link that leads out of the folder is refused when it is read."""
+
+    def __init__(self, files: list[Path], root: Path) -> None:
+        self.files, self.root = files, root
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, row: int, /) -> Path:
+        return inside(self.files[row], self.root)
 
 
 def _complete(folder: Path, wnid: str, n: int) -> None:
@@ -80,7 +108,7 @@ def _complete(folder: Path, wnid: str, n: int) -> None:
 
 
 def is_tiny_imagenet(path: Path) -> bool:
-    """Whether a folder has the official layout."""
+    """Return whether a folder has the official layout."""
     return (path / "wnids.txt").is_file() and (path / "val" / "val_annotations.txt").is_file()
 
 

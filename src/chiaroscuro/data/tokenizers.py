@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.data.extras import bring
 from chiaroscuro.errors import InputError, need
 
@@ -61,10 +61,18 @@ class Tokenizer:
         path = Path(self.source).expanduser()
         return path / "tokenizer.json" if path.is_dir() else path
 
+    def files(self) -> dict[str, bytes]:
+        """Return the contents of its files by name; none where texts are read as bytes."""
+        if not self.source:
+            return {}
+        about = self.file.parent / "tokenizer_config.json"
+        read = {"tokenizer.json": self.file.read_bytes()}
+        return read | ({about.name: about.read_bytes()} if about.is_file() else {})
+
     @property
     def n_tokens(self) -> int:
         """The size of the vocabulary."""
-        return int(self._theirs.get_vocab_size()) if self.source else BYTES
+        return int(self._library_tokenizer.get_vocab_size()) if self.source else BYTES
 
     @property
     def padding(self) -> int:
@@ -74,7 +82,9 @@ class Tokenizer:
     def __call__(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return the tokens of some texts, (n, t) with t at most `length`."""
         if self.source:
-            rows = [one.ids[: self.length] for one in self._theirs.encode_batch(list(texts))]
+            rows = [
+                one.ids[: self.length] for one in self._library_tokenizer.encode_batch(list(texts))
+            ]
         else:
             rows = [
                 [BYTES - 1, *(byte + 1 for byte in text.encode())][: self.length] for text in texts
@@ -85,7 +95,7 @@ class Tokenizer:
         return out
 
     @functools.cached_property
-    def _theirs(self) -> Any:
+    def _library_tokenizer(self) -> Any:
         library = bring("tokenizers", "`data.tokenizer`", "'chiaroscuro[transformers]'")
         try:
             made = library.Tokenizer.from_file(str(self.file))
@@ -99,10 +109,11 @@ class Tokenizer:
     @functools.cached_property
     def _padding(self) -> int:
         file = self.file.parent / "tokenizer_config.json"
-        named = json.loads(file.read_text("utf-8")).get("pad_token") if file.is_file() else None
+        about = read_json(file) if file.is_file() else {}
+        named = about.get("pad_token") if isinstance(about, dict) else None
         named = named.get("content") if isinstance(named, dict) else named
         for name in (*([named] if isinstance(named, str) else []), *_PADDINGS):
-            if (token := self._theirs.token_to_id(name)) is not None:
+            if (token := self._library_tokenizer.token_to_id(name)) is not None:
                 return int(token)
         raise InputError(
             f"`{self.file}` names no token for padding, such as {', '.join(_PADDINGS)}; add one "

@@ -23,7 +23,7 @@ from chiaroscuro.errors import ChiaroError, InputError
 
 __all__ = ["read_pickle"]
 
-_KNOWN = {
+_ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"): "reconstruct",
     ("numpy._core.multiarray", "_reconstruct"): "reconstruct",
     ("numpy", "ndarray"): "ndarray",
@@ -66,7 +66,7 @@ class _RefusedError(Exception):
 
 
 def read_pickle(path: str | Path) -> Any:
-    """The data in a pickle of dictionaries, lists, strings, numbers and numpy arrays.
+    """Return the data in a pickle of dictionaries, lists, strings, numbers and numpy arrays.
 
     Python 2's byte strings are read as text, one character a byte. A pickle that asks for anything
     else, a class, a call, an extension, is refused with the name it asked for.
@@ -181,10 +181,10 @@ class _Machine:
             case "GET" | "BINGET" | "LONG_BINGET":
                 self.stack.append(self.memo[int(argument)])
             case "GLOBAL":
-                self.stack.append(_known(*str(argument).split(" ", 1)))
+                self.stack.append(_allowed_name(*str(argument).split(" ", 1)))
             case "STACK_GLOBAL":
                 name, module = self.pop(), self.pop()
-                self.stack.append(_known(module, name))
+                self.stack.append(_allowed_name(module, name))
             case "REDUCE":
                 arguments, called = self.pop(), self.pop()
                 self.stack.append(_reduce(called, arguments))
@@ -204,14 +204,14 @@ class _Machine:
             into[key] = value
 
 
-def _known(module: Any, name: Any = "") -> _Name:
-    if (module, name) not in _KNOWN:
+def _allowed_name(module: Any, name: Any = "") -> _Name:
+    if (module, name) not in _ALLOWED:
         raise _RefusedError(f"it asks for `{str(module)[:60]}.{str(name)[:60]}`")
-    return _Name(_KNOWN[module, name])
+    return _Name(_ALLOWED[module, name])
 
 
 def _reduce(called: Any, arguments: Any) -> Any:
-    """What numpy's own pickles mean by these names; nothing is called."""
+    """Return what numpy's own pickles mean by these names; nothing is called."""
     name = called.name if isinstance(called, _Name) else type(called).__name__
     match name, arguments:
         case "reconstruct", (_Name(name="ndarray"), *_):
@@ -251,7 +251,7 @@ def _build(target: Any, state: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """The outermost dictionary, list or array with its arrays finished."""
+    """Return the outermost dictionary, list or array with its arrays finished."""
     if isinstance(value, dict):
         return {_text(k): _finished(v) for k, v in value.items()}
     return [_finished(v) for v in value] if isinstance(value, list) else _finished(value)

@@ -1,6 +1,6 @@
 """Labs: one file per experiment of a paper, which runs, draws and judges itself.
 
-A lab uses the public API only. `found()` lists them, `reproduce("V4")` runs one.
+A lab uses the public API only. `all_labs()` lists them, `reproduce("V4")` runs one.
 """
 
 from chiaroscuro.labs.claim import (
@@ -15,7 +15,7 @@ from chiaroscuro.labs.claim import (
     judged,
     satisfied,
 )
-from chiaroscuro.labs.lab import SCALES, Keep, Lab, at_once, chosen, found
+from chiaroscuro.labs.lab import SCALES, Keep, Lab, all_labs, at_once, chosen
 from chiaroscuro.labs.reproduce import Report, reproduce
 from chiaroscuro.labs.show import Show, tally
 
@@ -32,9 +32,9 @@ __all__ = [
     "Report",
     "Show",
     "Stated",
+    "all_labs",
     "at_once",
     "chosen",
-    "found",
     "interval",
     "judged",
     "reproduce",

@@ -1,7 +1,7 @@
 """A lab: one file per experiment of a paper. The folder is the index.
 
-`labs/<bib key>/<name>.py` is found by looking, not by being registered. What it says of itself is
-read from its text, so a list of labs costs neither torch nor time; `Lab.module` imports it.
+`labs/<bib key>/<name>.py` is found because it is there, not by being registered. Title and claims
+are read from its text, so a list of labs costs neither torch nor time; `Lab.module` imports it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import difflib
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from chiaroscuro import InputError
 
-__all__ = ["SCALES", "Keep", "Lab", "at_once", "chosen", "found"]
+__all__ = ["SCALES", "Keep", "Lab", "all_labs", "at_once", "chosen"]
 
 SCALES = ("quick", "laptop", "long", "paper")
 """Seconds, minutes, hours on two cores, and the paper's own numbers."""
@@ -71,11 +72,11 @@ class Lab:
         return tuple(dict.fromkeys(one.split(".")[0] for one in self.claims))
 
 
-def found() -> list[Lab]:
+def all_labs() -> list[Lab]:
     """Every lab there is, by paper and by the first claim.
 
     Example:
-        >>> [lab.name for lab in found() if "V4" in lab.topics]
+        >>> [lab.name for lab in all_labs() if "V4" in lab.topics]
         ['atoms']
     """
     here = Path(__file__).parent
@@ -83,6 +84,7 @@ def found() -> list[Lab]:
     return sorted(labs, key=lambda lab: (lab.paper, lab.claims))
 
 
+@cache
 def _read(path: Path) -> Lab:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     title = (ast.get_docstring(tree) or "").splitlines()
@@ -110,7 +112,7 @@ def chosen(what: Sequence[str], labs: Iterable[Lab] | None = None) -> list[Lab]:
         Traceback (most recent call last):
         chiaroscuro.errors.InputError: `reproduce` knows no lab, paper or claim `atom`; did you ...
     """
-    labs = found() if labs is None else list(labs)
+    labs = all_labs() if labs is None else list(labs)
     taken = []
     for word in what:
         ours = [lab for lab in labs if word.lower() in {x.lower() for x in _words(lab)}]

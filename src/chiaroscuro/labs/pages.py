@@ -22,7 +22,7 @@ from typing import Any
 from chiaroscuro import InputError
 from chiaroscuro.labs import style
 from chiaroscuro.labs.claim import Claim, Erratum, Remark, Stated
-from chiaroscuro.labs.lab import SCALES, Lab, chosen, found
+from chiaroscuro.labs.lab import SCALES, Lab, all_labs, chosen
 from chiaroscuro.labs.reproduce import draw, written
 from chiaroscuro.labs.show import brief, numbers, tally
 
@@ -81,7 +81,7 @@ FIRST = (
 def results(folder: Path, scale: str = SCALE) -> dict[Lab, dict[str, Any] | None]:
     """Return every lab with what was kept of its run at a scale, or None."""
     kept: dict[Lab, dict[str, Any] | None] = {}
-    for lab in found():
+    for lab in all_labs():
         path = folder / scale / lab.paper / f"{lab.name}.json"
         kept[lab] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
     return kept
@@ -244,7 +244,7 @@ def discussed(lab: Lab) -> list[str]:
     """Return what the header of a lab says of its results: the paragraph that begins `Results.`
 
     Example:
-        >>> discussed(next(lab for lab in found() if lab.name == "atoms"))
+        >>> discussed(next(lab for lab in all_labs() if lab.name == "atoms"))
         []
     """
     path = HERE / lab.paper / f"{lab.name}.py"
@@ -383,7 +383,7 @@ def _numbers(ours: dict[str, Any]) -> dict[str, Any]:
 def redraw(folder: Path, names: Sequence[str] = ()) -> list[Path]:
     """Draw the figures of kept results again, from the curves in their JSON."""
     paths = []
-    labs = chosen(names) if names else found()
+    labs = chosen(names) if names else all_labs()
     for scale in SCALES:
         for lab, record in results(folder, scale).items():
             if lab in labs and record and "result" in record and style.available():

@@ -21,7 +21,7 @@ from typing import Any
 from chiaroscuro import ChiaroError, InputError
 from chiaroscuro.labs import style
 from chiaroscuro.labs.claim import Claim
-from chiaroscuro.labs.lab import SCALES, Lab, chosen, found
+from chiaroscuro.labs.lab import SCALES, Lab, all_labs, chosen
 from chiaroscuro.labs.pieces import Pieces
 from chiaroscuro.labs.show import Show
 
@@ -36,7 +36,7 @@ _LARGEST_SEED = 2**31 - 1
 
 @dataclass(frozen=True)
 class Report:
-    """What one lab found at one scale."""
+    """The result of one lab at one scale."""
 
     lab: Lab
     scale: str
@@ -97,7 +97,7 @@ def reproduce(
     if seed is not None and not 0 <= seed <= _LARGEST_SEED:
         raise InputError(f"`seed` needs a whole number from 0 to {_LARGEST_SEED}; received {seed}.")
     show = show or Show(None)
-    labs = chosen([what] if isinstance(what, str) else what) if what else found()
+    labs = chosen([what] if isinstance(what, str) else what) if what else all_labs()
     folder = None if out is None else Path(out) / scale
     if folder is not None:
         for lab in labs:

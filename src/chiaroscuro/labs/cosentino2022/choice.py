@@ -392,35 +392,36 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
 
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
-    """Accuracy against strength with what was chosen; and how rules carry over."""
-    names = [*result["propose"], *result["held_out"]]
-    columns = min(4, len(names))
-    lines = -(-len(names) // columns)
-    canvas, axes = style.canvas(lines + 1, columns, width=2.8)
+    """Gain over the default strength, with what the rule chose; and how rules carry over."""
+    canvas, axes = style.canvas(1, 3, width=3.6, height=3.2)
     ranked = proposed(result)
-    rule = ranked[0][1]
-    for axis, name in zip(axes[:lines].flat, names, strict=False):
-        scores = accuracies(result, name)
-        at = chosen(result, name, rule)
-        axis.plot(result["strengths"], scores, marker="o", color=style.COLOURS[0])
-        strength = result["strengths"][at]
-        axis.plot([strength], [scores[at]], "s", color=style.COLOURS[1], markersize=8, zorder=0)
+    sides = (("propose", "proposing sets"), ("held_out", "held-out sets"))
+    for axis, (side, title) in zip(axes[0], sides, strict=False):
+        for name, colour in zip(result[side], style.COLOURS, strict=False):
+            scores = accuracies(result, name)
+            usual = scores[result["strengths"].index(result["default"])]
+            gains = [100 * (score - usual) for score in scores]
+            at = chosen(result, name, ranked[0][1])
+            axis.plot(result["strengths"], gains, marker="o", color=colour, label=_short(name))
+            axis.plot(
+                *(result["strengths"][at], gains[at], "s"), markersize=10,
+                markerfacecolor="none", markeredgecolor=colour,
+            )  # fmt: skip
         axis.axvline(result["default"], color=style.GREY, linestyle=":", linewidth=1)
-        side = "proposing" if name in result["propose"] else "held out"
-        short = name.replace("renderings=(2, 2)", "").replace("(, ", "(").replace("()", "")
-        axis.set_title(f"{side}: {short[:34]}", loc="left", fontsize=8)
-        axis.set_xlabel("strength")
-        axis.set_ylabel("accuracy, 20 neighbours")
-    for axis in axes[:lines].flat[len(names) :]:
-        axis.axis("off")
-    for axis in axes[lines][1:]:
-        axis.axis("off")
-    carried = axes[lines][0]
+        if result[side]:
+            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=7)
+        style.label(axis, "strength of the views", "gain in kNN accuracy, points", title)
+    carried = axes[0, 2]
     if result["propose"] and result["held_out"]:
         there = [outcome(result, result["held_out"], r)[0] for _, r in ranked]
         here_ = [score for score, _ in ranked]
         carried.plot(np.clip(here_, -2, 1), np.clip(there, -2, 1), "o", color=style.GREY)
         carried.plot(max(here_[0], -2), max(there[0], -2), "s", color=style.COLOURS[1])
     carried.axhline(0.8, color=style.GREY, linestyle=":", linewidth=1)
-    style.label(carried, "recovered, proposing", "recovered, held out", "every rule (ours: square)")
+    style.label(carried, "gain recovered, proposing", "gain recovered, held out", "rules")
     return canvas
+
+
+def _short(name: str) -> str:
+    """Return the name of a data set without what all of them share."""
+    return name.replace("renderings=(2, 2)", "").replace("(, ", "(").replace("()", "")
