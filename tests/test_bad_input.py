@@ -267,3 +267,9 @@ def test_a_slice_beyond_the_dimensions():
 @pytest.mark.parametrize("objective", [cs.BYOL(), cs.Generalised()], ids=repr)
 def test_terms_of_what_does_not_split(objective):
     refused(lambda: objective.terms(z(), z()), type(objective).__name__)
+
+
+def test_a_sentence_that_quotes_much_leaves_its_middle_out():
+    said = str(cs.InputError(f"`{'x' * 10**6}` is long."))
+    assert len(said) <= 2000
+    assert said.endswith("` is long.")

@@ -5,7 +5,6 @@ single-process loss on the whole batch and sends back one line for each thing th
 """
 
 import copy
-import multiprocessing
 import queue as queues
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -57,6 +56,7 @@ from chiaroscuro.objectives import (
     Weighted,
 )
 from chiaroscuro.pairwise import AllButPair, AllButSelf, OnlyPositive, OtherView, SameView
+from forked import CONTEXT
 
 D_IN, D = 6, 4
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
@@ -568,11 +568,9 @@ def run_rank(me: int, world: int, store: str, answers) -> None:
 
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_ranks_agree_with_one_process(world: int, tmp_path: Path):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch._dynamo", "chiaroscuro.engine"])
-    answers = context.Queue()
+    answers = CONTEXT.Queue()
     ranks = [
-        context.Process(target=run_rank, args=(r, world, str(tmp_path / "store"), answers))
+        CONTEXT.Process(target=run_rank, args=(r, world, str(tmp_path / "store"), answers))
         for r in range(world)
     ]
     for process in ranks:

@@ -142,3 +142,14 @@ def test_tutorials_begin_with_a_title_and_say_what_they_show():
         first = notebook.cells(source.read_text())[0]["source"]
         assert first.startswith("# ")
         assert len(first.split("\n\n")) >= 2
+
+
+def test_every_benchmark_has_a_table_with_its_command_and_every_page_a_place():
+    page = load("benchmarks_page")
+    text = (DOCS / "benchmarks.md").read_text()
+    named = re.findall(r"<!-- generated: benchmark ([\w -]+) -->", text)
+    tables = [page.one(ROOT, name) for name in named] + page.rest(ROOT).split("### ")[1:]
+    assert all("*Command:* `python" in one or "Not measured yet" in one for one in tables)
+    nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]
+    pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"readings.md"}
+    assert sorted(one for one in pages if one not in nav) == []

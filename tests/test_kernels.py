@@ -294,6 +294,16 @@ def test_coincident_points_pull_with_zero(kernel, dtype):
             close(a, b)
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-45, 1e-41, 1e-38, 1e-30, 1e30])
+def test_where_the_loss_is_finite_its_gradient_is(scale):
+    """The slope of the cosine is 1 / |z|, which no number holds where z is subnormal."""
+    z, w = ((scale * points(4).float()).requires_grad_() for _ in range(2))
+    loss = cs.InfoNCE(cs.Cosine(tau=0.5))(z, w)
+    assert torch.isfinite(loss)
+    for slope in torch.autograd.grad(loss, (z, w)):
+        assert torch.isfinite(slope).all()
+
+
 @pytest.mark.parametrize("kernel", COINCIDENT, ids=repr)
 def test_a_point_with_itself_is_1(kernel):
     z = points(4).float()

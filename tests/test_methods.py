@@ -343,6 +343,7 @@ def test_other_refusals_of_new_objectives():
         "one weight for each of 2 prefixes": lambda: cs.Matryoshka(cs.BYOL(), (1, 2), (1.0,)),
         "at least 6 dimensions; received 4": lambda: cs.Matryoshka(cs.BYOL(), (2, 6))(z1, z2),
         "needs an objective; received str": lambda: cs.Matryoshka("BYOL", (1, 2)),
+        "`DINO` measures rows of one width": lambda: cs.Matryoshka(cs.DINO(), (1, 2)),
         '"mean" or "sinkhorn"; received \'sum\'': lambda: cs.DINO(centring="sum"),
         "from 0 to below 1; received 1": lambda: cs.DINO(momentum=1),
         r"`DINO\(iterations\)` needs a whole number of at least 1; received 0": (

@@ -10,13 +10,14 @@ import chiaroscuro as cs
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.cli import main
 from chiaroscuro.data import open_data
-from chiaroscuro.engine import FitOptions, build, read_settings
+from chiaroscuro.engine import FitOptions, Networks, build, read_settings, step
 from chiaroscuro.engine.crops import Triples
 from chiaroscuro.engine.state import begin
 from chiaroscuro.engine.step import take_step
 from chiaroscuro.engine.stream import view_batches
 from chiaroscuro.errors import InputError
 from chiaroscuro.mining import mine, save_triples
+from planting import plant
 
 
 def rows(n=40, seed=0):
@@ -134,6 +135,21 @@ def test_hard_negatives_are_candidates_of_every_anchor(micro):
     for moved, start in zip(state.networks.parameters(), net.parameters(), strict=True):
         right_place = start.detach() - 0.1 * start.grad
         torch.testing.assert_close(moved.detach(), right_place, rtol=1e-8, atol=1e-10)
+
+
+PLANTED = {
+    "hard negatives left out": (step, "_of_triples", "gather_candidates(z[2])", "None"),
+    "hard negatives do not learn": (step, "_of_triples", "(z[2])", "(z[2].detach())"),
+    "positives for hard negatives": (Networks, "forward", "x2[1], side=1", "x2[0], side=1"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_every_planted_mistake_is_caught(name, monkeypatch):
+    with monkeypatch.context() as patch:
+        plant(patch, *PLANTED[name])
+        with pytest.raises(AssertionError):
+            test_hard_negatives_are_candidates_of_every_anchor(0)
 
 
 def test_targets_and_other_objectives_refuse_triples():

@@ -306,3 +306,32 @@ def test_signatures_stay_as_they_are():
     assert list(inspect.signature(cs.StudentT).parameters) == ["nu", "tau"]
     assert list(inspect.signature(cs.InfoNCE).parameters) == ["kernel", "negatives", "anchors"]
     assert D == 4
+
+
+class Taxicab(cs.kernels.Kernel):
+    """A kernel without a constructor."""
+
+    def log(self, z, w):
+        return -(z[:, None] - w[None]).abs().sum(dim=-1)
+
+
+class OneColumn(cs.kernels.Kernel):
+    """A kernel that forgets its second argument."""
+
+    def log(self, z, w):
+        return -z.square().sum(dim=1, keepdim=True)
+
+
+def test_a_kernel_without_a_constructor_has_a_notation_and_an_equal():
+    assert repr(cs.InfoNCE(Taxicab())).startswith("InfoNCE(kernel=Taxicab()")
+    assert Taxicab() == Taxicab()
+    z = torch.randn(2, 6, D, generator=torch.Generator().manual_seed(0))
+    loss = cs.InfoNCE(Taxicab())
+    both = torch.func.vmap(loss)(z, z + 0.1)
+    torch.testing.assert_close(both, torch.stack([loss(a, a + 0.1) for a in z]))
+
+
+def test_a_kernel_that_returns_no_matrix_is_refused_with_the_shapes():
+    z = torch.randn(6, D)
+    with pytest.raises(cs.InputError, match=r"`OneColumn\.log.*\(6, 6\) here; .* \(6, 1\)"):
+        cs.InfoNCE(OneColumn())(z, z)

@@ -122,8 +122,8 @@ def test_a_binary_wheel_has_compiled_views_without_a_compiler(tmp_path):
             check=True,
         )
         made[name] = done.stdout.strip()
-    assert made["without"] == "packaged"
-    assert made["with"] != "packaged"
+    assert made["without"].startswith("packaged")
+    assert not made["with"].startswith("packaged")
     import torch
 
     one, two = (torch.load(tmp_path / name) for name in made)

@@ -158,24 +158,24 @@ KINDS = ["random", "paired", "duplicates", "spread 1e-3", "spread 1e-6", "cluste
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_on_unit_rows(family, kind, monkeypatch):
-    assert misses(family, cs.AllButSelf(), kind, 64, 8, TAUS, False, monkeypatch) == []
+    """Every other temperature: every two of family, kind and temperature meet."""
+    taus = TAUS[(list(FAMILIES).index(family) + KINDS.index(kind)) % 2 :: 2]
+    family = FAMILIES[family]
+    assert misses(family, cs.AllButSelf(), kind, 64, 8, taus, False, monkeypatch) == []
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize(("n", "kind"), [(1, "paired"), (2, "duplicates"), (3, "spread 1e-3")])
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_on_few_unit_rows(family, n, monkeypatch):
-    found = []
-    for kind in ("paired", "duplicates", "spread 1e-3"):
-        found += misses(family, cs.AllButSelf(), kind, n, 8, TAUS, False, monkeypatch)
-    assert found == []
+def test_on_few_unit_rows(family, n, kind, monkeypatch):
+    assert misses(family, cs.AllButSelf(), kind, n, 8, TAUS, False, monkeypatch) == []
 
 
-@pytest.mark.parametrize("kind", ["paired", "clustered"])
-@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_on_unit_rows_of_a_larger_batch(family, kind, monkeypatch):
-    taus = (1e-3, 0.5)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_on_unit_rows_of_a_larger_batch(family, monkeypatch):
+    kind = ("paired", "clustered")[list(FAMILIES).index(family) % 2]
+    taus, family = (1e-3, 0.5), FAMILIES[family]
     assert misses(family, cs.AllButSelf(), kind, 300, 8, taus, False, monkeypatch) == []
 
 

@@ -69,7 +69,10 @@ def test_every_measured_number_is_the_one_in_the_results():
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     for name, render in tables.TABLES.items():
         assert f"<!-- generated: benchmark {name} -->" in page
-        content = json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+        path = ROOT / "benchmarks" / "results" / f"{name}.json"
+        if name == "methods" and not path.is_file():  # its page says that it is not measured yet
+            continue
+        content = json.loads(path.read_text())
         assert re.search(r"\d", render(content)), name
 
 

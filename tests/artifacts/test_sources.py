@@ -1,6 +1,7 @@
 """Embeddings of other tools: every kind of file, the usual names, shards, hostile files."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -158,6 +159,40 @@ def test_csv_with_and_without_a_header(tmp_path):
     (tmp_path / "d.csv").write_text("a,b\n1,2\n3\n")
     with pytest.raises(InputError, match="2 cells in each line; row 1 has 1"):
         Embeddings.load(tmp_path / "d.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", b"id,x\n1,\xff\n", "needs UTF-8; line 2"),
+        ("a.csv", b'x,y\n1,"2\n', "unexpected end of data"),
+        ("a.csv", b"x,x\n1,2\n", "each column once"),
+        ("a.safetensors", b"\xff" * 40, "cannot be read, or is damaged"),
+        ("a.pt", b"PK\3\4" + bytes(30), "is not a file of tensors alone"),
+    ],
+)
+def test_damaged_tables_are_sentences(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        open_source(tmp_path / name)
+
+
+def test_a_pipe_called_a_table_does_not_wait(tmp_path):
+    for name in ("a.pt", "a.csv", "a.safetensors"):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(InputError, match="not a regular file"):
+            open_source(tmp_path / name)
+
+
+def test_a_tensor_that_claims_more_than_its_file_is_refused(tmp_path):
+    torch.save({"h": torch.zeros(1).expand(10**9, 8)}, tmp_path / "a.pt")
+    with pytest.raises(InputError, match=r"claims \(1000000000, 8\) of float32, 32,000,000,000"):
+        open_source(tmp_path / "a.pt")
+
+
+def test_ids_of_more_than_64_bits_stay_exact(tmp_path):
+    (tmp_path / "a.csv").write_text(f"id,x,y\n{2**64},1,2\n{2**64 + 1},3,4\n")
+    assert open_source(tmp_path / "a.csv").take(None).ids.tolist() == [str(2**64), str(2**64 + 1)]
 
 
 def test_a_folder_of_shards_is_one(tmp_path):

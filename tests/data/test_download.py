@@ -336,6 +336,14 @@ def test_hostile_archives_are_refused_whole(tmp_path, name):
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "b", "x.tar"]
 
 
+def test_a_damaged_header_is_not_the_end_of_an_archive(tmp_path):
+    block = bytearray(tar_of(*(tarfile.TarInfo(f"top/{i}") for i in range(3))))
+    block[1024 + 5] ^= 1  # in the name of the second of three
+    (tmp_path / "x.tar").write_bytes(block)
+    with pytest.raises(InputError, match=r"damaged archive: the header at byte 1,024 is damaged"):
+        unpack(tmp_path / "x.tar", tmp_path / "top")
+
+
 @pytest.mark.parametrize("name", ["top/../../evil", "/evil", "top/ok/../../../evil"])
 def test_hostile_zips_are_refused_whole(tmp_path, name):
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as zipped:

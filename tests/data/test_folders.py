@@ -147,6 +147,26 @@ def test_links_that_lead_out_are_listed_unless_allowed(tmp_path):
     assert read_folder(root, outside=True).ids.tolist() == ["a.png", "b.png", "c.png"]
 
 
+def test_folders_that_are_not_entered_are_listed(tmp_path, monkeypatch):
+    image(tmp_path / "cat" / "a.png")
+    image(tmp_path / "closed" / "b.png")
+    (tmp_path / "dog").symlink_to(tmp_path / "cat")
+    inner = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return inner(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    data = read_folder(tmp_path)
+    assert data.ids.tolist() == ["cat/a.png"]
+    assert {one.path: one.reason for one in data.skipped} == {
+        "closed": "Permission denied",
+        "dog": "a link to a folder, which is not followed",
+    }
+
+
 def test_a_pipe_called_an_image_does_not_wait(tmp_path):
     image(tmp_path / "a.png")
     os.mkfifo(tmp_path / "b.png")

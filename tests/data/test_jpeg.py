@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from chiaroscuro.data import pictures
 from chiaroscuro.data.pictures import decode
@@ -39,7 +39,7 @@ FILES = {
 
 
 @pytest.mark.extra("jpeg")
-@pytest.mark.parametrize("size", [None, 32])
+@pytest.mark.parametrize("size", [None, 32, 20, 12, 6])
 @pytest.mark.parametrize("name", FILES)
 def test_both_decoders_give_the_same_numbers(name, size, monkeypatch, tmp_path):
     path = tmp_path / "a.jpg"
@@ -48,6 +48,17 @@ def test_both_decoders_give_the_same_numbers(name, size, monkeypatch, tmp_path):
     monkeypatch.setattr(pictures, "_simplejpeg", lambda: None)
     np.testing.assert_array_equal(found, decode(FILES[name], size))
     np.testing.assert_array_equal(of_file, found)
+
+
+def test_a_smaller_image_is_decoded_at_once_and_looks_the_same():
+    whole = np.asarray(decode(FILES["no subsampling"])).astype(float)
+    for size, part in ((20, 2), (12, 4)):
+        h, w = (-(-side // part) * part for side in whole.shape[:2])
+        padded = np.pad(whole, ((0, h - 50), (0, w - 73), (0, 0)), mode="edge")
+        means = padded.reshape(h // part, part, w // part, part, 3).mean(axis=(1, 3))
+        small = Image.fromarray(means.round().astype(np.uint8))
+        right = ImageOps.fit(small, (size, size), Image.Resampling.BILINEAR)
+        assert np.abs(decode(FILES["no subsampling"], size).astype(float) - right).max() < 12
 
 
 @pytest.mark.extra("jpeg")
@@ -68,7 +79,7 @@ class Counting:
     def decode_jpeg_header(self, encoded):
         return 50, 73, self.colours, "420"
 
-    def decode_jpeg(self, encoded, colorspace):
+    def decode_jpeg(self, encoded, colorspace, **size):
         self.decoded += 1
         if self.error:
             raise self.error

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import lzma
+import pickle
 import tarfile
 import warnings
 
@@ -94,13 +95,25 @@ def test_names_that_lead_out_are_only_keys(tmp_path):
     assert [p.name for p in tmp_path.rglob("*")] == ["in", "a.tar"]
 
 
-def test_links_are_not_followed(tmp_path):
+def test_links_are_not_followed_and_listed(tmp_path):
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        link = tarfile.TarInfo("x.png")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        archive.addfile(link)
-    with pytest.raises(InputError, match="no sample with an image"):
-        read_tar(tmp_path / "a.tar")
+        for name, kind in [
+            *(("a.png", "file"), ("b.png", "file"), ("b.cls", tarfile.LNKTYPE)),
+            *(("c.png", tarfile.SYMTYPE), ("d.png", tarfile.FIFOTYPE), ("e.png", tarfile.DIRTYPE)),
+        ]:
+            member = tarfile.TarInfo(name)
+            if kind == "file":
+                member.size = len(png(1))
+                archive.addfile(member, io.BytesIO(png(1)))
+            else:
+                member.type, member.linkname = kind, "/etc/passwd"
+                archive.addfile(member)
+    data = read_tar(tmp_path / "a.tar")
+    assert data[np.arange(len(data))]["ids"].tolist() == ["a"]
+    assert [one.path for one in data.skipped] == ["a.tar:b", "a.tar:c", "a.tar:d"]
+    assert "its `cls` is a link" in data.skipped[0].reason
+    with pytest.raises(InputError, match=r"Sample `b` of .* its `cls` is a link"):
+        list(tar_samples(tmp_path / "a.tar"))
 
 
 def test_shards_by_braces_stars_and_folders(tmp_path):
@@ -317,7 +330,18 @@ def test_the_index_is_kept_until_an_archive_changes(tmp_path, monkeypatch):
     assert [one.path for one in changed.skipped] == ["a-1.tar:z"]
     monkeypatch.setattr("chiaroscuro.data.tars._index", None)  # must not be asked again
     again = read_tar(root)
-    assert isinstance(again.columns["labels"], np.memmap)
+    kept = again.columns["labels"]
+    assert isinstance(kept, index_file.RowsOnDisk)
+    copy = pickle.loads(pickle.dumps(kept))
+    assert (
+        copy[[7, 0, 0]].tolist() == kept[[7, 0, 0]].tolist() == changed.labels[[7, 0, 0]].tolist()
+    )
+    monkeypatch.setattr(index_file, "_ONE_BY_ONE", 2)
+    assert kept[[7, 0, 0]].tolist() == copy[[7, 0, 0]].tolist()
+    np.save(tmp_path / "other.npy", np.zeros(9))
+    (tmp_path / "other.npy").replace(kept.path)  # whoever has it open goes on with what was there
+    with pytest.raises(InputError, match="was replaced while it was in use"):
+        pickle.loads(pickle.dumps(kept))
     assert again.skipped == changed.skipped
     for name in ("ids", "labels", "texts"):
         assert again.column(name).tolist() == changed.column(name).tolist()

@@ -55,6 +55,26 @@ def test_annotations_that_do_not_fit(root, line):
         read_tiny_imagenet(root)
 
 
+def test_nothing_outside_the_folder_is_read(root, tmp_path_factory):
+    secret = tmp_path_factory.mktemp("other") / "images" / "secret.JPEG"
+    picture(secret, 7)
+    place = root / "train" / "n01" / "images" / "n01_1.JPEG"
+    place.unlink()
+    place.symlink_to(secret)
+    data = read_tiny_imagenet(root)
+    assert [one.path for one in data.skipped] == ["train/n01/images/n01_1.JPEG"]
+    assert "lies outside" in data.skipped[0].reason
+    (root / "wnids.txt").write_text(f"n01\n../../{secret.parents[1].name}\n")
+    with pytest.raises(InputError, match="letters and digits only"):
+        read_tiny_imagenet(root)
+
+
+def test_images_without_a_line_are_not_lost(root):
+    (root / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn01\n")
+    with pytest.raises(InputError, match="1 in `val/images` have none"):
+        read_tiny_imagenet(root)
+
+
 def test_another_folder(tmp_path):
     with pytest.raises(InputError, match="lacks one"):
         read_tiny_imagenet(tmp_path)

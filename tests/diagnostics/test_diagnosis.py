@@ -9,7 +9,7 @@ import torch
 
 import chiaroscuro as cs
 from chiaroscuro import cli, diagnostics
-from chiaroscuro.diagnostics import About, diagnose, monitor, pair_rank
+from chiaroscuro.diagnostics import Context, diagnose, monitor, pair_rank
 from chiaroscuro.diagnostics.assembly.classes import explained_by_class
 from chiaroscuro.diagnostics.assembly.page import sparkline, text
 from chiaroscuro.errors import InputError
@@ -61,7 +61,7 @@ def test_a_split_decides_who_is_asked():
 
 
 def test_every_measure_of_pairs_stands_beside_shuffled_pairs():
-    found = diagnose(arrays(), About(cs.InfoNCE(cs.Cosine(tau=0.5)), 64))
+    found = diagnose(arrays(), Context(cs.InfoNCE(cs.Cosine(tau=0.5)), 64))
     assert set(found.controls) == {
         *("alignment", "pair_rank", "z_alignment", "z_pair_rank", "loss", "recall_1", "z_recall_1"),
         *("knn_accuracy", "linear_accuracy", "z_knn_accuracy", "z_linear_accuracy"),
@@ -93,8 +93,8 @@ def test_explained_by_class_is_about_0_by_chance():
 
 
 def test_the_collapsed_loss_is_log_of_the_candidates():
-    about = About(cs.InfoNCE(), 64, history=[{"loss": 4.0}, {"step": 3}, {"loss": math.nan}])
-    found = diagnose(np.random.default_rng(0).normal(size=(100, 4)), about).measures
+    context = Context(cs.InfoNCE(), 64, history=[{"loss": 4.0}, {"step": 3}, {"loss": math.nan}])
+    found = diagnose(np.random.default_rng(0).normal(size=(100, 4)), context).measures
     assert found["collapsed_loss"] == pytest.approx(math.log(127))
     assert found["last_loss"] == 4.0
 
@@ -107,7 +107,7 @@ def test_the_model_and_the_parameters_of_views_say_more():
     a["h2"] = a["h1"] + turned["angle"][:, None] * draw.normal(size=a["h1"].shape)
     model = torch.nn.Linear(16, 4)
     x = torch.from_numpy(a["h"]).float()
-    found = diagnose(a, About(model=model, inputs=x, parameters=turned)).measures
+    found = diagnose(a, Context(model=model, inputs=x, parameters=turned)).measures
     assert found["movement_by_angle"] > 0.3
     assert found["kernel_alignment"] > 0.1
     assert found["cluster_agreement_labels"] > 0.5

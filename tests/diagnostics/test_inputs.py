@@ -98,7 +98,12 @@ def test_twins_zeros_and_long_rows_of_all_rows_are_seen(tmp_path):
     assert sorted(zip(across["id"], across["twin"], strict=True)) == [("s5000", 0), ("s5001", 1)]
     assert found.sampling["scanned"] == n
     assert any(what.startswith("scanning 6,000 rows") for what, _ in said)
-    assert "duplicated_samples" in [one.name for one in found.findings]
+    shares = [share for what, share in said if what == "measuring"]
+    assert shares == sorted(shares)
+    assert len(shares) > 5
+    one = next(one for one in found.findings if one.name == "duplicated_samples")
+    assert "1202 of 6000 rows" in one.evidence
+    assert one.severity == "warning"
 
 
 def test_nan_anywhere_in_the_file_is_named():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from chiaroscuro.diagnostics import About, Labelled, diagnose, ridge_probe
+from chiaroscuro.diagnostics import Context, Labelled, diagnose, ridge_probe
 from chiaroscuro.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -67,11 +67,11 @@ def test_what_made_a_row_stays_with_it_when_rows_are_drawn():
     omega = np.zeros(n, dtype=[("angle", float)])
     omega["angle"] = RNG.uniform(0, 1, n)
     h2 = np.c_[np.cos(omega["angle"]), np.sin(omega["angle"])]
-    whole = diagnose({"h1": h1, "h2": h2}, About(parameters=omega)).measures
-    some = diagnose({"h1": h1, "h2": h2}, About(parameters=omega), rows=300).measures
+    whole = diagnose({"h1": h1, "h2": h2}, Context(parameters=omega)).measures
+    some = diagnose({"h1": h1, "h2": h2}, Context(parameters=omega), rows=300).measures
     assert min(whole["movement_by_angle"], some["movement_by_angle"]) > 0.9
     with pytest.raises(InputError, match="each of 1000 rows"):
-        diagnose({"h1": h1, "h2": h2}, About(parameters=omega[:500]), rows=300)
+        diagnose({"h1": h1, "h2": h2}, Context(parameters=omega[:500]), rows=300)
 
 
 def test_movement_of_h_alone_knows_both_views():
@@ -79,13 +79,13 @@ def test_movement_of_h_alone_knows_both_views():
     first, second = (np.zeros(n, dtype=[("angle", float)]) for _ in range(2))
     first["angle"], second["angle"] = RNG.uniform(0, 1, (2, n))
     turned = lambda omega: np.c_[np.cos(omega["angle"]), np.sin(omega["angle"])]
-    about = About(parameters=second, first_parameters=first)
-    found = diagnose({"h1": turned(first), "h2": turned(second)}, about).measures
+    context = Context(parameters=second, first_parameters=first)
+    found = diagnose({"h1": turned(first), "h2": turned(second)}, context).measures
     assert found["movement_by_angle"] > 0.85
 
 
 def test_a_training_too_short_for_a_recorded_loss_has_still_hardly_begun():
     z1, z2 = RNG.normal(size=(2, 300, 8))
-    found = diagnose({"z1": z1, "z2": z2}, About(history=[{"step": 6, "epoch": 1}]))
+    found = diagnose({"z1": z1, "z2": z2}, Context(history=[{"step": 6, "epoch": 1}]))
     assert found.findings[0].name == "hardly_trained"
     assert diagnose({"z1": z1, "z2": z2}).findings[0].name == "mispaired_views"

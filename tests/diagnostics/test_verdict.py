@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import chiaroscuro as cs
-from chiaroscuro.diagnostics import About, Known, diagnose, findings
+from chiaroscuro.diagnostics import Context, Facts, diagnose, findings
 from chiaroscuro.diagnostics.advice import Finding, graded
 from chiaroscuro.diagnostics.advice.notation import (
     projector_that,
@@ -51,7 +51,7 @@ def test_a_run_at_chance_is_never_well():
     }
     h = draw.normal(size=(600, 32))
     history = [{"loss": 5.4 - 0.001 * k, "step": 10 * k} for k in range(60)]
-    found = diagnose({"h": h, "labels": y, "layers": layers}, About(history=history))
+    found = diagnose({"h": h, "labels": y, "layers": layers}, Context(history=history))
     assert abs(found.measures["knn_accuracy"] - 0.1) < 0.05
     assert found.measures["gain_over_untrained"] < -0.05
     assert found.state == "something is wrong"
@@ -62,7 +62,7 @@ def test_a_run_at_chance_is_never_well():
     # what the other two would say is said as a consequence, with its interval
     below = [finding(found, name) for name in ("below_raw_input", "below_untrained")]
     assert all("95 % interval" in one.evidence for one in below)
-    alone = findings(Known({k: v for k, v in found.measures.items() if k != "knn_chance"}))
+    alone = findings(Facts({k: v for k, v in found.measures.items() if k != "knn_chance"}))
     assert {"below_raw_input", "below_untrained"} <= {
         one.name for one in alone if one.severity == "warning"
     }
@@ -232,24 +232,24 @@ def test_advice_for_a_preset_parses_and_keeps_the_objective(preset):
 
 
 def test_texts_are_told_to_mask_more_and_not_to_crop():
-    known = {"pair_alignment": 1e-4, "pair_alignment_shuffled": 1.0, "n": 500}
-    one = findings(Known(known, {"views.first": "Mask(p=0.01, span=6)"}))[0]
+    facts = {"pair_alignment": 1e-4, "pair_alignment_shuffled": 1.0, "n": 500}
+    one = findings(Facts(facts, {"views.first": "Mask(p=0.01, span=6)"}))[0]
     assert one.name == "weak_views"
     assert one.settings["views.first"].startswith("Mask(p=0.")
-    bare = findings(Known(known))[0]
+    bare = findings(Facts(facts))[0]
     assert bare.settings == {}
 
 
 def test_a_setting_that_is_so_already_is_not_repeated():
-    made = lambda known: Finding("a", "note", "1", "", "", "", "", {"batch": 256, "epochs": 9})
-    assert findings(Known({}, {"batch": 256}), [made])[0].settings == {"epochs": 9}
-    assert findings(Known({}), [made])[0].settings == {}
+    made = lambda facts: Finding("a", "note", "1", "", "", "", "", {"batch": 256, "epochs": 9})
+    assert findings(Facts({}, {"batch": 256}), [made])[0].settings == {"epochs": 9}
+    assert findings(Facts({}), [made])[0].settings == {}
 
 
 def test_causes_come_before_symptoms_and_take_their_severity():
-    cause = lambda known: Finding("cause", "warning", "1", "", "", "", "", explains=("collapse",))
-    symptom = lambda known: Finding("collapse", "critical", "2", "x", "", "", "", symptom=True)
-    found = findings(Known({}), [symptom, cause])
+    cause = lambda facts: Finding("cause", "warning", "1", "", "", "", "", explains=("collapse",))
+    symptom = lambda facts: Finding("collapse", "critical", "2", "x", "", "", "", symptom=True)
+    found = findings(Facts({}), [symptom, cause])
     assert [(one.name, one.severity) for one in found] == [
         ("cause", "critical"),
         ("collapse", "note"),

@@ -11,7 +11,7 @@ from PIL import Image
 from chiaroscuro.artifacts import Run, checkpoints
 from chiaroscuro.cli import main
 from chiaroscuro.engine import StopTraining, read_settings, train
-from chiaroscuro.engine.fitting import random_kept
+from chiaroscuro.engine.fitting import preserved_random_state
 from chiaroscuro.errors import ChiaroError, InputError
 
 SMALL = [
@@ -94,8 +94,8 @@ def test_a_monitor_that_stops_costs_no_epoch(tmp_path):
 def test_random_states_are_kept_on_every_device(monkeypatch):
     asked = []
     monkeypatch.setattr(torch.random, "fork_rng", lambda **options: asked.append(options))
-    random_kept(torch.device("cpu"))
-    random_kept(torch.device("cuda", 1))
+    preserved_random_state(torch.device("cpu"))
+    preserved_random_state(torch.device("cuda", 1))
     assert asked == [{"devices": []}, {"devices": [1], "device_type": "cuda"}]
 
 

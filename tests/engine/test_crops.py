@@ -9,15 +9,17 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from chiaroscuro.artifacts import checkpoints
-from chiaroscuro.engine import FitOptions, build, fit, read_settings, train
+from chiaroscuro.engine import FitOptions, Networks, build, fit, read_settings, step, train
 from chiaroscuro.engine.crops import Crops
 from chiaroscuro.engine.state import begin
 from chiaroscuro.engine.step import take_step
 from chiaroscuro.engine.stream import view_batches
 from chiaroscuro.errors import InputError
-from chiaroscuro.models import ViT
+from chiaroscuro.models import Momentum, ViT
 from chiaroscuro.objectives import BYOL, InfoNCE
+from chiaroscuro.pairwise import OtherView
 from chiaroscuro.views import Jitter, MultiCrop, SimCLR
+from planting import plant
 
 CROPS = (
     "MultiCrop((2, SimCLR(size=16)), (3, SimCLR(size=8, scale=(0.1, 0.4))), (1, SimCLR(size=12)))"
@@ -139,6 +141,10 @@ def test_crops_against_a_slow_copy():
     x = crops()
     for group in state.optimiser.param_groups:
         group["lr"] = 0.1
+    for one in (state, naive):  # no longer the network that it follows
+        with torch.no_grad():
+            for p in one.target.parameters():
+                p.mul_(0.7)
     take_step(state, state.networks, (x[0], Crops(x[1:]), None), options, 1)
     copy_of = naive.target.module
     with torch.no_grad():
@@ -178,18 +184,33 @@ def test_the_network_as_its_own_target_is_simsiam():
     same(state.networks, net)
 
 
-def test_a_network_that_is_its_own_target_fills_a_queue():
+def test_targets_are_constants():
+    """Of an objective that sends a gradient both ways: only predictions receive one."""
+    objective = InfoNCE(negatives=OtherView(), anchors="first")
+    sets = [f"objective={objective!r}", "symmetric=true", "network.own_target=true"]
+    state, naive, options = begun([*sets, "network.predictor=Projector(d=4)"])
+    x1, x2 = crops()[:2]
+    take_step(state, state.networks, (x1, x2, None), options, 1)
+    net = naive.networks
+    z = net.project(net.encode(torch.cat([x1, x2])))
+    (p1, p2), (z1, z2) = net.predictor(z).chunk(2), z.detach().chunk(2)
+    stepped(naive, objective(p1, z2) + objective(p2, z1))
+    same(state.networks, net)
+
+
+@pytest.mark.parametrize("size", [8, 4])
+def test_a_network_that_is_its_own_target_fills_a_queue(size):
     sets = ["objective=InfoNCE(Cosine(tau=0.1), OtherView(), anchors='first')"]
-    sets += ["symmetric=true", "network.own_target=true", "network.queue=8"]
+    sets += ["symmetric=true", "network.own_target=true", f"network.queue={size}"]
     state, _, options = begun(sets)
     x1, x2 = (x.float() for x in crops()[:2])
     state.networks.float()
     with torch.no_grad():
         _, z = copy.deepcopy(state.networks)(x1, x2, projections=True)
     take_step(state, state.networks, (x1, x2, None), options, 1)
-    newest = torch.cat([z[1], z[0]])  # 12 into 8 places
-    assert state.oldest == 12 % 8
-    for row in newest[-6:]:
+    newest = torch.cat([z[1], z[0]])  # twice 6 into 8 places, or into 4
+    assert state.oldest == 2 * min(6, size) % size
+    for row in newest[-min(6, size) :]:
         assert bool((state.queue - row).abs().max(dim=1).values.min() < 1e-5)
 
 
@@ -277,3 +298,65 @@ def test_a_killed_run_of_crops_goes_on_to_the_same_bits(tmp_path):
     one, two = (checkpoints.latest_good(r.checkpoints).checkpoint for r in (whole, cut))
     assert one.step == two.step == 12
     assert all(a.tobytes() == two.arrays[name].tobytes() for name, a in one.arrays.items())
+
+
+# ---- planted mistakes: each is caught by the transcription named beside it ----
+
+PLANTED = {
+    "a crop against itself": (step, "_of_crops", " if v != i", "", "crops"),
+    "one target of two": (step, "_of_crops", "range(len(targets))", "range(1)", "crops"),
+    "sum for mean": (step, "_of_crops", ".mean()", ".sum()", "crops"),
+    "large crops do not learn": (
+        step, "_pair_or_crops", "z, z[:2]", "z, [t.detach() for t in z[:2]]", "crops",
+    ),
+    "the fast network for the slow one": (
+        step, "_against_target", "target: Any = state.target.module",
+        "target: Any = state.networks", "slow",
+    ),
+    "targets exchanged": (step, "_against_target", "keys[::-1]", "keys", "slow"),
+    "the slow copy stands still": (step, "_follow", "momentum)\n", "1.0)\n", "slow"),
+    "the slow copy jumps": (Momentum, "update", "1 - m)", "m)", "slow"),
+    "gradient into the target": (
+        step, "_against_target", "z[1].detach(), z[0].detach()", "z[1], z[0]", "constants",
+    ),
+    "views not exchanged": (
+        step, "_against_target", "z[1].detach(), z[0].detach()", "z[0].detach(), z[1].detach()",
+        "own",
+    ),
+    "predictions as targets": (
+        Networks, "forward", "return p, z.split(sizes)", "return p, p", "own",
+    ),
+    "one direction of two": (step, "_against_target", "spreads[0].loss + ", "", "own"),
+    "one view in the queue": (
+        step, "_against_target", "_second(spreads, keys)", "_second(spreads[:1], keys[:1])",
+        "queue",
+    ),
+    "the oldest keys kept": (step, "_enqueue", "keys[-size:]", "keys[:size]", "short queue"),
+    "the queue begins anew": (step, "_enqueue", "state.oldest + len(keys)", "len(keys)", "queue"),
+    "a crop in another's place": (
+        Networks, "_encode_by_size", "for v in range(len(views))", "for v in h", "shared",
+    ),
+    "a crop of the first group": (
+        MultiCrop, "__call__", "self.member(view)", "self.member(0)", "view",
+    ),
+    "crops that are alike": (MultiCrop, "__call__", "epoch, view)", "epoch, 0)", "view"),
+}  # fmt: skip
+CAUGHT_BY = {
+    "crops": test_the_loss_of_crops_is_the_mean_over_crops_and_targets,
+    "slow": test_crops_against_a_slow_copy,
+    "own": test_the_network_as_its_own_target_is_simsiam,
+    "constants": test_targets_are_constants,
+    "queue": lambda: test_a_network_that_is_its_own_target_fills_a_queue(8),
+    "short queue": lambda: test_a_network_that_is_its_own_target_fills_a_queue(4),
+    "shared": test_crops_of_one_size_share_a_batch_and_all_share_the_projector,
+    "view": test_a_crop_is_a_view_of_its_group,
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_every_planted_mistake_is_caught(name, monkeypatch):
+    holder, function, right, wrong, check = PLANTED[name]
+    with monkeypatch.context() as patch:
+        plant(patch, holder, function, right, wrong)
+        with pytest.raises(AssertionError):
+            CAUGHT_BY[check]()

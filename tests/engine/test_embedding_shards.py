@@ -1,14 +1,11 @@
 """Embeddings in shards: the numbers of `embed`, by ranks, workers and Ray, and what goes on."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
-import torch
 
+import forked
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.cli import main
 from chiaroscuro.data import Dataset, write_tars
@@ -113,7 +110,7 @@ def test_a_folder_with_something_else_is_left_alone(trained, tmp_path, capsys):
 
 
 def test_ranks_share_the_work(trained, tmp_path):
-    """`torchrun -m chiaroscuro.cli embed`: shards, one file, and an evaluation by the first."""
+    """`chiaro embed` on two ranks: shards, one file, and an evaluation by the first."""
     script = tmp_path / "verbs.py"
     script.write_text(
         "import sys\n"
@@ -125,19 +122,11 @@ def test_ranks_share_the_work(trained, tmp_path):
         "    assert main(['embed', run, '--out', f'{out}/whole.npz']) == 0\n"
         "    assert main(['evaluate', run, '--json']) == 0\n"
     )
-    call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*call, str(script), str(trained / "run"), str(tmp_path)],
-        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[:3000]
-    assert done.stdout.count("embeddings:") == 2
-    assert done.stdout.count('"knn_20"') > 0
-    assert done.stdout.count('"protocol"') == 1
+    done = forked.run(script, str(trained / "run"), str(tmp_path), world=2)
+    assert done.codes == [0, 0], done.err
+    assert done.out.count("embeddings:") == 2
+    assert done.out.count('"knn_20"') > 0
+    assert done.out.count('"protocol"') == 1
     right = embed(trained / "run")
     assert Embeddings.load(tmp_path / "whole.npz").h.tobytes() == right.h.tobytes()
     assert columns(tmp_path / "shards")["z"].tobytes() == right.z.tobytes()

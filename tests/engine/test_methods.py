@@ -3,16 +3,16 @@
 The networks have no batch norm, which would amplify rounding at 8 samples; `test_ranks` has it.
 """
 
-import os
-import subprocess
-import sys
+import json
 import textwrap
 
 import numpy as np
 import pytest
 
+import forked
 from chiaroscuro.artifacts import Run, checkpoints
 from chiaroscuro.engine import read_settings, train
+from planting import plant
 
 SMALL = [
     "epochs=2",
@@ -35,7 +35,10 @@ METHODS = {
     "simsiam": [ANY_SIZE, TWO, HEAD, PREDICTOR],
     "moco-v3": [FROZEN, TWO, HEAD, PREDICTOR],
     "nnclr": [ANY_SIZE, TWO, HEAD, PREDICTOR, "network.queue=20"],
-    "siglip": [ANY_SIZE, TWO, HEAD, "network.second_encoder=", "views.second="],
+    "siglip": [  # all pairs are summed, so that its gradient is larger
+        *(ANY_SIZE, TWO, HEAD, "network.second_encoder=", "views.second="),
+        "optimiser.lr=0.0005",
+    ],
     "simclr": [  # on triples
         "network.encoder=MLP(d_in=5, d=8, depth=2, width=8)",
         "network.projector=Projector(d=4, depth=1, last='none')",
@@ -44,6 +47,7 @@ METHODS = {
         "data.source={folder}/triples.npz",
     ],
     "matryoshka": [ANY_SIZE, TWO, HEAD, "objective=Matryoshka(InfoNCE(), (2, 3, 4))"],
+    "hard-negatives": [ANY_SIZE, TWO, HEAD],
 }
 RANKS = """
     import json, sys
@@ -62,8 +66,6 @@ def checkpoint(folder):
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Each method on two ranks, all in one process group."""
-    import json
-
     folder = tmp_path_factory.mktemp("methods")
     images = np.random.default_rng(0).integers(0, 255, (24, 8, 8, 3), np.uint8)
     np.savez(folder / "x.npz", images=images)
@@ -79,13 +81,8 @@ def runs(tmp_path_factory):
     }
     (folder / "methods.json").write_text(json.dumps(sets))
     (folder / "ranks.py").write_text(textwrap.dedent(RANKS))
-    call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*call, str(folder / "ranks.py"), str(folder)],
-        env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    done = forked.run(folder / "ranks.py", str(folder), world=2)
+    assert done.codes == [0, 0], done.err
     return folder, sets
 
 
@@ -120,7 +117,7 @@ def test_every_method_has_a_preset_with_its_sources():
         assert text.startswith("# ")
 
 
-def test_the_centre_of_dino_moves_once_a_step(tmp_path):
+def test_the_centre_of_dino_moves_once_a_step():
     """By the mean of both large crops of the teacher, after the losses of the step."""
     import copy
 
@@ -135,9 +132,31 @@ def test_the_centre_of_dino_moves_once_a_step(tmp_path):
     options = FitOptions.of(settings)
     objective = settings.make_objective()
     state = begin(build(settings.network, 0), objective, settings.optimiser, options)
+    with torch.no_grad():
+        for p in state.target.parameters():  # no longer the student
+            p.mul_(0.7)
     x = torch.rand(3, 4, 3, 8, 8)
     teacher = copy.deepcopy(state.target.module)
     with torch.no_grad():
         z = torch.cat([teacher.project(teacher.encode(one)) for one in (x[0], x[1])])
     take_step(state, state.networks, (x[0], Crops([x[1], x[2]]), None), options, 10)
     torch.testing.assert_close(state.objective.centre, 0.1 * z.mean(dim=0))
+
+
+PLANTED = {
+    "the student's rows": ("_adapt", "torch.cat(_second(spreads, z2))", "torch.cat(first)"),
+    "one crop of two": (
+        "_of_crops", "kept[::-1], z[:2], targets[1::-1]", "kept[:1], z[:1], targets[1:]",
+    ),
+    "never": ("_adapt", "if adapts(state.objective):", "if False:"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_every_mistake_planted_into_the_centre_is_caught(name, monkeypatch):
+    from chiaroscuro.engine import step
+
+    with monkeypatch.context() as patch:
+        plant(patch, step, *PLANTED[name])
+        with pytest.raises(AssertionError):
+            test_the_centre_of_dino_moves_once_a_step()

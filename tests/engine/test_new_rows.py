@@ -9,7 +9,7 @@ import torch
 import chiaroscuro as cs
 from chiaroscuro.data import Tokenizer, open_data
 from chiaroscuro.engine import embed, open_run, read_settings, suggest, train
-from chiaroscuro.engine.embedding import _shown
+from chiaroscuro.engine.embedding import _as_rgb
 from chiaroscuro.errors import ChiaroError, InputError
 
 DRAW = np.random.default_rng(0)
@@ -82,13 +82,15 @@ def test_without_the_package_a_tokenizer_says_what_to_install(tmp_path, monkeypa
 def test_images_of_any_channels_and_numbers_have_thumbnails(channels, dtype):
     top = {"uint8": 255, "uint16": 65535, "float32": 1.0}[dtype]
     images = (np.linspace(0, 1, 2 * 16 * channels).reshape(2, 4, 4, channels) * top).astype(dtype)
-    shown = _shown(images)
+    shown = _as_rgb(images)
     assert shown.dtype == np.uint8
     assert shown.shape == (2, 4, 4, 3)
     assert (shown[0, 0, 0, 0], shown[-1, -1, -1, -1] >= 200) == (0, True)
     if channels < 3:
         assert (shown[..., 0] == shown[..., 2]).all()
-    assert _shown(np.array([-3.0, 5.0]).reshape(1, 1, 2, 1)).ravel().tolist() == [0] * 3 + [255] * 3
+    assert (
+        _as_rgb(np.array([-3.0, 5.0]).reshape(1, 1, 2, 1)).ravel().tolist() == [0] * 3 + [255] * 3
+    )
 
 
 # ---- tokenizers of another library ----
@@ -131,6 +133,12 @@ def test_a_tokenizer_is_a_setting(tmp_path):
     run = train(made.settings, tmp_path / "run")
     first = embed(run).h
     assert len(np.unique(first.round(5), axis=0)) > 12
+    run.save_pretrained(tmp_path / "out")
+    folder = folder.rename(tmp_path / "elsewhere")  # the run and what is saved of it keep their own
+    again = cs.load_pretrained(tmp_path / "out")
+    for found in (embed(run), again.embed(str(tmp_path / "s.txt"))):
+        np.testing.assert_allclose(found.h, first, rtol=1e-5, atol=1e-6)
+    train(made.settings, run.folder, resume=True)
     wrong = [f"data.tokenizer={folder}", "epochs=1", "network.encoder=SequenceTransformer(30)"]
     with pytest.raises(InputError, match=f"texts become tokens from 0 to {n - 1}"):
         suggest(str(tmp_path / "s.txt"), overrides=wrong[:1] + wrong[2:])

@@ -14,6 +14,7 @@ import torch
 
 from chiaroscuro.artifacts import Run, checkpoints
 from chiaroscuro.engine import build, read_settings, train
+from chiaroscuro.errors import InputError
 
 SETTINGS = [
     "epochs=3",
@@ -33,6 +34,46 @@ SYNC = [
     "network.projector=Projector(d=4)",
     "network.sync_batch_norm=true",
 ]
+OBJECTS = """
+    import sys
+
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+    import chiaroscuro as cs
+
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(32, 5)).astype(np.float32))
+    settings = {
+        "epochs": 2,
+        "batch": 8,
+        "optimiser": {"name": "sgd", "lr": 0.1},
+        "schedule": {"warmup": 0.0},
+        "network": {"projector": ""},
+    }
+
+
+    def net():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
+
+
+    def loss(z1, z2):
+        return cs.InfoNCE(cs.Gaussian(tau=0.5))(z1, z2)
+
+
+    def weights(world, rank):
+        by_train, by_fit = net(), net()
+        noisy = lambda row: row + 0.1 * torch.randn(5)
+        cs.train(settings, data=x, encoder=by_train, view=noisy, objective=loss)
+        pairs = TensorDataset(x, x + 0.1)
+        part = DistributedSampler(pairs, world, rank, shuffle=False)
+        loader = DataLoader(pairs, 8 // world, sampler=part)
+        sgd = torch.optim.SGD(by_fit.parameters(), 0.1)
+        options = cs.engine.FitOptions(micro_batch=2)
+        cs.engine.fit(by_fit, loss, loader, sgd, epochs=2, options=options)
+        return [p.detach() for one in (by_train, by_fit) for p in one.parameters()]
+"""
 RANKS = """
     import json, os, signal, sys, time
     from datetime import timedelta
@@ -78,6 +119,10 @@ RANKS = """
         limit(timedelta(minutes=5))
 
     folder, sets, sync = sys.argv[1], sys.argv[2].split(";"), sys.argv[3].split(";")
+    me = int(os.environ["RANK"])
+    by_objects = weights(2, me)  # each of its trainings joins the ranks and leaves them
+    if me == 0:
+        torch.save(by_objects, f"{folder}/objects.pt")
     plain = read_settings("simclr", sets)
     with joined_ranks():
         train(plain, f"{folder}/two")
@@ -190,7 +235,7 @@ def runs(tmp_path_factory):
     captions = (json.dumps({"id": i, "captions": [f"number {i}"]}) for i in range(24))
     (folder / "dots_captions.jsonl").write_text("\n".join(captions))
     clip = [*CLIP, f"data.source={folder / 'dots_captions.jsonl'}"]
-    (folder / "ranks.py").write_text(textwrap.dedent(RANKS))
+    (folder / "ranks.py").write_text(textwrap.dedent(OBJECTS) + textwrap.dedent(RANKS))
     said = map(";".join, (sets, SYNC, clip))
     with pytest.raises(SystemExit, match="143"):
         train(read_settings("simclr", sets), folder / "elastic", [ask_to_stop])
@@ -297,64 +342,33 @@ def test_a_step_sends_two_messages(runs):
         assert sorted(step) == sorted([gather, back, "all_reduce"])
 
 
-OBJECTS = """
-    import sys
-
-    import numpy as np
-    import torch
-    from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
-
-    import chiaroscuro as cs
-
-    x = torch.from_numpy(np.random.default_rng(0).normal(size=(32, 5)).astype(np.float32))
-    settings = {
-        "epochs": 2,
-        "batch": 8,
-        "optimiser": {"name": "sgd", "lr": 0.1},
-        "schedule": {"warmup": 0.0},
-        "network": {"projector": ""},
-    }
-
-
-    def net():
-        torch.manual_seed(0)
-        return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
-
-
-    def loss(z1, z2):
-        return cs.InfoNCE(cs.Gaussian(tau=0.5))(z1, z2)
-
-
-    def weights(world, rank):
-        by_train, by_fit = net(), net()
-        noisy = lambda row: row + 0.1 * torch.randn(5)
-        cs.train(settings, data=x, encoder=by_train, view=noisy, objective=loss)
-        pairs = TensorDataset(x, x + 0.1)
-        part = DistributedSampler(pairs, world, rank, shuffle=False)
-        loader = DataLoader(pairs, 8 // world, sampler=part)
-        sgd = torch.optim.SGD(by_fit.parameters(), 0.1)
-        options = cs.engine.FitOptions(micro_batch=2)
-        cs.engine.fit(by_fit, loss, loader, sgd, epochs=2, options=options)
-        return [p.detach() for one in (by_train, by_fit) for p in one.parameters()]
-"""
-
-
-def test_objects_train_twice_in_a_process_on_two_ranks(tmp_path):
+def test_objects_train_twice_in_a_process_on_two_ranks(runs):
     """Each training joins the ranks anew; both end as on one rank."""
-    script = tmp_path / "objects.py"
-    end = """
-    if __name__ == "__main__":
-        import os
-
-        rank = int(os.environ["RANK"])
-        found = weights(2, rank)
-        if rank == 0:
-            torch.save(found, sys.argv[1])
-    """
-    script.write_text(textwrap.dedent(OBJECTS) + textwrap.dedent(end))
-    done = torchrun(str(script), str(tmp_path / "weights.pt"))
-    assert done.returncode == 0, done.stderr
     alone: dict = {}
     exec(textwrap.dedent(OBJECTS), alone)  # noqa: S102 - the text above
-    for one, two in zip(alone["weights"](1, 0), torch.load(tmp_path / "weights.pt"), strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6)
+    two = torch.load(runs[0] / "objects.pt")
+    for one, other in zip(alone["weights"](1, 0), two, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_settings_of_the_cpu_ask_for_no_accelerator(monkeypatch):
+    """Two ranks beside one accelerator: each needs one of its own, unless they train on the CPU."""
+    from chiaroscuro.engine import distributed
+
+    asked = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda")
+    )
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    monkeypatch.setattr(distributed.dist, "rendezvous", lambda url: iter([(None, 1, 2)]))
+    monkeypatch.setattr(distributed.dist, "PrefixStore", lambda name, store: store)
+    monkeypatch.setattr(
+        distributed.dist, "init_process_group", lambda kind, **more: asked.append(kind)
+    )
+    monkeypatch.setattr(distributed.dist, "destroy_process_group", lambda: None)
+    with pytest.raises(InputError, match="cuda device of its own"), distributed.joined_ranks():
+        pass
+    with distributed.joined_ranks("cpu"):
+        assert asked == ["gloo"]

@@ -140,7 +140,7 @@ def test_contents_of_files_are_read_once_until_one_changes(tmp_path, monkeypatch
     data = Dataset({"images": Pictures(paths)})
     first = fingerprint(data)
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_contents", lambda *_: pytest.fail("read again"))
+        patch.setattr(module, "_add_encoded", lambda *_: pytest.fail("read again"))
         assert fingerprint(data) == first
     looked_at = set(np.linspace(0, 79, module.LOOKED_AT).astype(int).tolist())
     paths[min(set(range(80)) - looked_at)].write_bytes(image_bytes(1))

@@ -18,6 +18,7 @@ from chiaroscuro.artifacts import Embeddings, Run, checkpoints, one_writer
 from chiaroscuro.cli import main
 from chiaroscuro.engine import (
     ScheduleSettings,
+    continued,
     distributed,
     fitting,
     held_out,
@@ -98,6 +99,42 @@ def test_a_second_writer_is_told_of_the_first(tmp_path):
         with pytest.raises(ChiaroError, match=sentence):
             train(settings, run.folder, resume=True)
     train(settings, run.folder, resume=True)
+
+
+def test_nothing_is_changed_under_a_writer_or_for_data_that_are_refused(tmp_path):
+    """Settings are written once the folder is locked and the data are found to be the same."""
+    settings = small(tmp_path)
+    run = train(settings, tmp_path / "run")
+    before = {p.name: p.read_bytes() for p in run.folder.iterdir() if p.is_file()}
+    longer = continued(run.folder, ["epochs=3"])
+    np.save(tmp_path / "other.npy", np.ones((48, 5), np.float32))
+    other = continued(run.folder, ["epochs=3", f"data.source={tmp_path / 'other.npy'}"])
+    with one_writer(run.folder):
+        for out in (run.folder, tmp_path / "run"):
+            with pytest.raises(ChiaroError, match="trains in"):
+                train(longer, out, resume=True)
+    with pytest.raises(InputError, match="needs the data it began with"):
+        train(other, run.folder, resume=True)
+    assert {p.name: p.read_bytes() for p in run.folder.iterdir() if p.is_file()} == before
+    train(longer, run.folder, resume=True)
+    assert {"step": 6, "epochs_before": 2, "epochs_now": 3} in run.history().records
+
+
+def test_two_that_begin_in_one_folder_do_not_both_create_a_run(tmp_path):
+    (tmp_path / "run").mkdir()
+    with one_writer(tmp_path / "run"), pytest.raises(ChiaroError, match="trains in"):
+        train(small(tmp_path), tmp_path / "run")
+    assert os.listdir(tmp_path / "run") == ["writer.lock"]
+
+
+def test_what_is_left_of_a_run_is_not_trained_over(tmp_path):
+    run = train(small(tmp_path), tmp_path / "run")
+    (run.folder / "settings.toml").unlink()
+    there = sorted(run.folder.rglob("*"))
+    for resume in (False, True):
+        with pytest.raises(InputError, match=r"other entries, the first is `checkpoints/00"):
+            train(small(tmp_path), run.folder, resume=resume)
+    assert sorted(run.folder.rglob("*")) == there
 
 
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path):
@@ -200,6 +237,20 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path, monkeypatch):
     assert {"step": 5, "lr_lowered_from": 0.001, "lr_lowered_to": 1e-05} in run.history().records
     assert run.settings()["optimiser"]["lr"] == 1e-5
     train(lower, run.folder, resume=True)
+
+
+def test_the_command_line_lowers_the_rate_after_a_divergence(tmp_path, monkeypatch, capsys):
+    settings = small(tmp_path, "optimiser.lr=0.001")
+    monkeypatch.setattr(fitting, "take_step", ruined(at=6))
+    with pytest.raises(state.Diverged):
+        train(settings, tmp_path / "run")
+    again = ["train", str(tmp_path / "run"), "--resume", "--set"]
+    assert main([*again, "optimiser.lr=0.01"]) == 2
+    capsys.readouterr()
+    assert main([*again, "optimiser.lr=1e-5"]) == 0
+    assert "`optimiser.lr` is 1e-05 in place of 0.001 from here on" in capsys.readouterr().err
+    records = Run.open(tmp_path / "run").history().records
+    assert {"step": 5, "lr_lowered_from": 0.001, "lr_lowered_to": 1e-05} in records
 
 
 def test_a_lower_rate_needs_a_divergence(tmp_path):

@@ -33,6 +33,13 @@ def test_the_defaults_are_simclr():
     assert read_settings("simclr") == Settings()
 
 
+def test_overrides_as_a_dictionary():
+    changed = read_settings("simclr", {"optimiser.lr": 1, "seed": 3})
+    assert changed == read_settings("simclr", ["optimiser.lr=1", "seed=3"])
+    with pytest.raises(InputError, match=r"`seed\.x=1`: `seed` is one value"):
+        read_settings(changed, {"seed.x": 1})
+
+
 def test_overrides():
     settings = read_settings(
         "simclr",

@@ -4,14 +4,13 @@ import multiprocessing
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+import forked
 from chiaroscuro.data import Dataset
 from chiaroscuro.engine import read_settings
 from chiaroscuro.engine.stream import Steps, watched_workers
@@ -91,7 +90,7 @@ def test_a_worker_leaves_ctrl_c_to_its_parent():
     assert len(list(stream)) == 39
 
 
-def test_the_end_of_a_worker_is_one_sentence():
+def test_the_end_of_a_worker_is_one_sentence(tmp_path):
     # in a process of its own: torch raises wherever the parent happens to be
     code = "\n".join(
         [
@@ -106,11 +105,12 @@ def test_the_end_of_a_worker_is_one_sentence():
             "    list(stream)",
         ]
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
+    (tmp_path / "ends.py").write_text(code)
+    done = forked.run(tmp_path / "ends.py", seconds=120)
+    assert done.codes == [1]
     assert re.search(
         r"ChiaroError: .* has ended .*: (DataLoader worker|Connection).*`data.workers`",
-        done.stderr,
+        done.err,
     )
 
 

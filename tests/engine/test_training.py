@@ -2,10 +2,7 @@
 
 import dataclasses
 import json
-import os
 import signal
-import subprocess
-import sys
 import textwrap
 
 import numpy as np
@@ -13,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import forked
 from chiaroscuro.artifacts import Run, checkpoints
 from chiaroscuro.data import open_data
 from chiaroscuro.engine import (
@@ -179,14 +177,8 @@ def test_killed_at_any_moment_and_resumed_it_ends_the_same(tmp_path):
     script = tmp_path / "killed.py"
     script.write_text(textwrap.dedent(KILLED))
     arguments = [str(tmp_path), json.dumps(moments), json.dumps(overrides)]
-    done = subprocess.run(
-        [sys.executable, str(script), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
+    done = forked.run(script, *arguments)
+    assert done.codes == [0], done.err
     whole = weights(Run.open(tmp_path / "whole"))
     assert whole[0] == 4
     for where, count, _ in moments:
@@ -226,10 +218,10 @@ def test_ctrl_c_on_the_command_line_is_130(tmp_path, points):
     )
     sets = [word for one in [*SMALL, f"data.source={points}"] for word in ("--set", one)]
     out = tmp_path / "run"
-    call = [sys.executable, "-c", code, "train", "simclr", *sets, "--out", str(out)]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
-    assert done.returncode == 130, done.stderr
-    assert "stopped after step 1 of 12" in done.stderr
+    (tmp_path / "ctrl_c.py").write_text(code)
+    done = forked.run(tmp_path / "ctrl_c.py", "train", "simclr", *sets, "--out", str(out))
+    assert done.codes == [130], done.err
+    assert "stopped after step 1 of 12" in done.err
     assert weights(Run.open(out))[0] == 1
 
 

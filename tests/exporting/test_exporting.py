@@ -157,6 +157,7 @@ NETWORKS = {
     "mlp": MLP(4, d=3, normalisation="batch"),
     "sequence": SequenceTransformer(9, length=5, d=8, depth=1, heads=2, padding=0, pool="cls"),
     "table": Table(7, d=3),
+    "adapter": Adapter(torch.nn.Conv2d(3, 4, 3), example=torch.zeros(1, 3, 8, 8)),
 }
 
 
@@ -197,7 +198,7 @@ def test_onnx_takes_any_batch_and_agrees_to_1e_5(which, request, tmp_path):
     session = onnxruntime.InferenceSession(str(out / "model.onnx"))
     encoder = cs.engine.open_run(run).encoder
     for n in (1, 4, 9):
-        x = torch.rand(n, 3, 32 if which == "vit" else 224, 32 if which == "vit" else 224)
+        x = torch.rand(n, 3, 32, 32)  # the size of the view
         (h,) = session.run(None, {"x": x.numpy()})
         with torch.no_grad():
             right = encoder(x).numpy()
@@ -276,9 +277,11 @@ def test_a_network_of_timm_trains_embeds_and_leaves(tmp_path):
     np.testing.assert_allclose(again.h, right, rtol=1e-4, atol=1e-5)
     out = export(run, "timm", tmp_path / "timm", evaluation=False)
     model = timm.create_model(f"local-dir:{out}", pretrained=True).eval()
+    graph = export(run, "torch", tmp_path / "torch", evaluation=False) / "model.pt2"
     x = load_pretrained(tmp_path / "own").prepare(images)
     with torch.no_grad():
-        np.testing.assert_allclose(model(x).numpy(), right, rtol=1e-4, atol=1e-5)
+        for found in (model(x), torch.export.load(graph).module()(x)):
+            np.testing.assert_allclose(found.numpy(), right, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.extra("transformers")

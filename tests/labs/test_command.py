@@ -23,7 +23,7 @@ def test_the_list_needs_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.rstrip().endswith("0 []")
-    for lab in labs.found():
+    for lab in labs.all_labs():
         assert lab.name in done.stdout
 
 
@@ -34,6 +34,7 @@ def test_the_list_as_json(capsys):
     assert row["lab"] == "atoms"
 
 
+@pytest.mark.usefixtures("sketched")
 def test_json_is_one_document_and_progress_goes_elsewhere(capsys, tmp_path):
     status, out, err = run(capsys, "V2", "--json", "--out", str(tmp_path))
     assert status == 0
@@ -43,6 +44,7 @@ def test_json_is_one_document_and_progress_goes_elsewhere(capsys, tmp_path):
     assert "V2.same" in err
 
 
+@pytest.mark.usefixtures("sketched")
 def test_without_a_terminal_there_are_plain_lines(capsys, tmp_path):
     status, out, err = run(capsys, "latent_law", "--out", str(tmp_path), "--seed", "3")
     assert (status, err) == (0, "")
@@ -73,6 +75,7 @@ def test_a_wrong_call_is_one_sentence(capsys, tmp_path, monkeypatch, argv, sente
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_claim_that_fails_is_failed_work(capsys, tmp_path, monkeypatch):
     module = labs.chosen(["V2"])[0].module
     bad = Claim("V2.same", "planted", "", 0, {"error": 1.0}, "error < 1e-10", "fails")
@@ -83,18 +86,18 @@ def test_a_claim_that_fails_is_failed_work(capsys, tmp_path, monkeypatch):
 
 
 def test_labs_at_once_find_what_they_find_one_by_one(tmp_path):
-    found = [
+    one, two = (
         {
             (claim.id, claim.verdict, repr(claim.ours))
-            for report in labs.reproduce(["V2", "V4"], out=tmp_path / str(jobs), jobs=jobs)
+            for report in labs.reproduce(["V2", "V4"], out=out, jobs=jobs)
             for claim in report.claims
         }
-        for jobs in (1, 2)
-    ]
-    assert found[0] == found[1]
-    files = [sorted(p.name for p in (tmp_path / jobs).rglob("*.*")) for jobs in "12"]
-    assert files[0] == files[1]
-    assert len(files[0]) >= 8
+        for jobs, out in ((1, None), (2, tmp_path))
+    )
+    assert one == two
+    kinds = {"json", "data.json", "png", "svg"}
+    names = {f"{name}.{kind}" for name in ("latent_law", "atoms") for kind in kinds}
+    assert {path.name for path in tmp_path.rglob("*.*")} >= names
 
 
 def test_a_long_piece_is_told_when_it_is_done():
@@ -124,7 +127,7 @@ def test_on_a_terminal_verdicts_have_colours():
             return True
 
     stream = Terminal()
-    lab = labs.found()[0]
+    lab = labs.all_labs()[0]
     show = labs.Show(stream)
     show.begin(lab, "quick")
     show.end([Claim("V0", "", "", 0, {"error": 1.0}, "error < 1", "fails")], 1.0)

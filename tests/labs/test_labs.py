@@ -15,10 +15,11 @@ from chiaroscuro.labs import lab as lab_module
 from chiaroscuro.references import bibliography
 
 HERE = Path(lab_module.__file__).parent
-LABS = labs.found()
+LABS = labs.all_labs()
 KEYS = ["id", "statement", "where", "paper", "ours", "rule", "verdict"]
 
 
+@pytest.mark.usefixtures("sketched")
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: lab.name)
 def test_quick(lab, tmp_path):
     (report,) = labs.reproduce(lab.name, out=tmp_path)

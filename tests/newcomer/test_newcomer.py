@@ -16,7 +16,11 @@ from chiaroscuro import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "guide"
-QUICK = ["--set", "epochs=1"]
+SMALL = (
+    "batch=32 'data.source=digits(size=16, renderings=(1, 1), test=0.8)' "
+    "\"network.encoder=ResNet(9, 0.125, stem='strided')\""
+)
+"""Settings of the README's training that make it one of seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +209,7 @@ def test_the_commands_of_the_readme_work_as_they_stand(capsys, home, monkeypatch
     assert [line.split()[1] for line in lines] == ["train", "evaluate", "report", "diagnose"]
     for line in lines:
         cut = "--no-diagnose --map none --points 200" if "report" in line else ""
-        cut = "--set epochs=1" if " train " in line else cut
+        cut = f"--set epochs=1 {SMALL}" if " train " in line else cut
         status, out, err = typed(capsys, f"{line} {cut}")
         assert status == 0, f"{line}: {err}"
         assert out

@@ -11,6 +11,7 @@ import pytest
 from chiaroscuro.artifacts import Run
 from chiaroscuro.report import listing as module
 from chiaroscuro.report.listing import Listing
+from chiaroscuro.report.tail import Tails
 from report.conftest import DIAGNOSIS, make_run
 
 
@@ -39,6 +40,10 @@ BAD = {
     "epoch is a list": (history('{"step": 1, "epoch": [1], "mean_loss": 1}\n'), "`epoch`"),
     "loss is a word": (history('{"step": 1, "epoch": 1, "mean_loss": {}}\n'), "`mean_loss`"),
     "findings is a number": (replaced("diagnosis.json", '{"format": 1, "findings": 5}'), "list"),
+    "a link in a circle": (
+        lambda folder: (folder / "evaluation.json").symlink_to("evaluation.json"),
+        None,
+    ),
     "diagnosis is a list": (replaced("diagnosis.json", "[]"), "object"),
     "deep settings": (replaced("settings.toml", f"a = {deep(5000)}"), "settings.toml"),
     "long integer in settings": (replaced("settings.toml", "a = " + "9" * 5000), "settings.toml"),
@@ -96,16 +101,16 @@ def test_a_name_that_is_not_utf8(tmp_path):
 def test_a_run_that_goes_while_it_is_read_is_left_out(tmp_path, monkeypatch):
     make_run(tmp_path / "good", n=12, epochs=1)
     gone = make_run(tmp_path / "gone", n=12, epochs=1)
-    read = Run.history
+    read = Tails.history
 
-    def late(run):
-        if run.folder == gone.folder:
+    def late(tails, run):
+        if run == gone.folder:
             import shutil
 
             shutil.rmtree(gone.folder)
-        return read(run)
+        return read(tails, run)
 
-    monkeypatch.setattr(Run, "history", late)
+    monkeypatch.setattr(Tails, "history", late)
     seen = Listing(tmp_path)
     assert [row["name"] for row in seen.rows()] == ["good"]
     assert [row["name"] for row in seen.rows()] == ["good"]
@@ -113,16 +118,18 @@ def test_a_run_that_goes_while_it_is_read_is_left_out(tmp_path, monkeypatch):
 
 def test_a_folder_that_may_not_be_read_is_passed_over(tmp_path, monkeypatch):
     make_run(tmp_path / "good", n=12, epochs=1)
+    make_run(tmp_path / "half", n=12, epochs=1)
     (tmp_path / "closed").mkdir()
     scan = os.scandir
 
     def refuse(path):
-        if str(path).endswith("closed"):
+        if str(path).endswith(("closed", "half/embeddings")):
             raise PermissionError(13, "Permission denied")
         return scan(path)
 
     monkeypatch.setattr(module.os, "scandir", refuse)
-    assert [row["name"] for row in Listing(tmp_path).rows()] == ["good"]
+    rows = {row["name"]: row["problem"] for row in Listing(tmp_path).rows()}
+    assert rows == {"good": None, "half": "PermissionError: [Errno 13] Permission denied"}
 
 
 # ---- what a look costs ----
@@ -130,13 +137,13 @@ def test_a_folder_that_may_not_be_read_is_passed_over(tmp_path, monkeypatch):
 
 def test_nothing_is_read_again_that_has_not_changed(tmp_path, monkeypatch):
     runs = [make_run(tmp_path / f"r{k}", n=12, epochs=1) for k in range(3)]
-    read, asked = Run.history, []
+    read, asked = Tails.history, []
 
-    def counted(run):
-        asked.append(run.folder.name)
-        return read(run)
+    def counted(tails, run):
+        asked.append(run.name)
+        return read(tails, run)
 
-    monkeypatch.setattr(Run, "history", counted)
+    monkeypatch.setattr(Tails, "history", counted)
     seen = Listing(tmp_path)
     first = seen.look()
     assert sorted(asked) == ["r0", "r1", "r2"]

@@ -6,7 +6,6 @@ import math
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
 
@@ -19,6 +18,7 @@ from chiaroscuro.engine import Settings, read_settings
 from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.tuning import locks, searching, with_optuna
 from chiaroscuro.tuning.space import read_space
+from forked import CONTEXT
 
 optuna = pytest.importorskip("optuna")
 
@@ -55,9 +55,22 @@ tau = "LogUniform(0.01, 1.0)"
 
 @pytest.fixture(scope="module")
 def whole(file, tmp_path_factory):
-    """The search in one go: its folder and what was found."""
-    out = tmp_path_factory.mktemp("whole") / "search"
-    return out, tuning.tune(file, TRIALS, out)
+    """The search in one go: its folder, what was found, and how often the journal was written."""
+    from optuna.storages.journal import JournalFileBackend
+
+    out, real, writes = (
+        tmp_path_factory.mktemp("whole") / "search",
+        JournalFileBackend.append_logs,
+        [],
+    )
+
+    def append(self, logs):
+        writes.append(logs)
+        real(self, logs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JournalFileBackend, "append_logs", append)
+        return out, tuning.tune(file, TRIALS, out), len(writes)
 
 
 # ---- the space ----
@@ -225,7 +238,7 @@ def test_the_decision_is_that_of_optuna():
 
 
 def test_a_search_from_end_to_end(file, whole):
-    out, found = whole
+    out, found, _ = whole
     search = tuning.read_search(file)
     assert [trial.number for trial in found.trials] == list(range(TRIALS))
     assert all(trial.ended for trial in found.trials)
@@ -261,7 +274,7 @@ def test_a_search_from_end_to_end(file, whole):
 
 
 def test_the_journal_is_one_that_optuna_opens(whole):
-    out, found = whole
+    out, found, _ = whole
     backend = optuna.storages.journal.JournalFileBackend(str(out / "journal.log"))
     storage = optuna.storages.journal.JournalStorage(backend)
     study = optuna.load_study(study_name="search", storage=storage)
@@ -285,16 +298,7 @@ def test_stopped_at_any_write_the_search_is_the_same(file, whole, tmp_path, monk
     from optuna.storages.journal import JournalFileBackend
 
     whole_text = (whole[0] / "trials.json").read_text()
-    real = JournalFileBackend.append_logs
-    count = [0]
-
-    def append(self, logs):
-        real(self, logs)
-        count[0] += 1
-
-    monkeypatch.setattr(JournalFileBackend, "append_logs", append)
-    tuning.tune(file, TRIALS, tmp_path / "counted")
-    writes = count[0]
+    real, writes = JournalFileBackend.append_logs, whole[2]
     assert writes > 4 * TRIALS
     out = tmp_path / "stopped"
     stops, at = 0, [0]
@@ -326,18 +330,19 @@ def test_stopped_at_any_write_the_search_is_the_same(file, whole, tmp_path, monk
 
 def test_killed_and_resumed_the_search_is_the_same(file, whole, tmp_path):
     out = tmp_path / "killed"
-    command = [sys.executable, "-m", "chiaroscuro.cli", "tune", str(file), "--resume"]
-    command += ["--trials", str(TRIALS), "--out", str(out)]
+    command = ["tune", str(file), "--resume", "--trials", str(TRIALS), "--out", str(out)]
     kills = 0
     for looks in (2, 7):
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-            journal = out / "journal.log"
-            while process.poll() is None:
-                if journal.is_file() and journal.read_bytes().count(b"intermediate_") >= looks:
-                    process.send_signal(signal.SIGKILL)
-                    break
-                time.sleep(0.002)
-            kills += process.wait() == -signal.SIGKILL
+        process = CONTEXT.Process(target=cli.main, args=(command,))
+        process.start()
+        journal = out / "journal.log"
+        while process.is_alive():
+            if journal.is_file() and journal.read_bytes().count(b"intermediate_") >= looks:
+                process.kill()
+                break
+            time.sleep(0.002)
+        process.join()
+        kills += process.exitcode == -signal.SIGKILL
     assert kills >= 1
     found = tuning.tune(file, TRIALS, out, resume=True)
     assert found == whole[1]
