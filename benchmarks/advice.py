@@ -2,14 +2,15 @@
 
 Cases are made, not listed: every ill of `planted.py` at several strengths in the bases of
 `bases.py`, with its harm measured (accuracy of neighbours or recall that is lost, or won without
-right), and trainings in the plain loop of `cured.py`. Bases, constructions of ills, and settings of
-trainings are divided beforehand: rules were written on `design`; `judged` was measured once they
-were. Each look at a part is noted in `results/advice-looks.json`, with a fingerprint of the rules.
+right), and trainings in the plain loop of `cured.py`. Bases, constructions and strengths of ills,
+settings and seeds of trainings are divided beforehand: rules were written on `design`; `judged` was
+measured once they were. Each look at a part is noted in `results/advice-looks.json`, with a
+fingerprint of the rules.
 
     python benchmarks/advice.py --part design [--only offset]
     python benchmarks/advice.py --part judged
     python benchmarks/advice.py --trainings judged      # sick trainings, and the advice followed
-    python benchmarks/advice.py --figures               # docs/benchmarks/advice-*.png
+    python benchmarks/advice.py --figures               # docs/assets/advice/*.png
 
 `CHIARO_DATA` and `CHIARO_MINILM` name the data. Named: among the first two findings. Accused: any
 finding above a note. Harmful: five points or more; harmless: below one.
@@ -33,24 +34,28 @@ import torch
 
 import chiaroscuro as cs
 from bases import BASES, KEPT, WELL, loaded
-from chiaroscuro.diagnostics import About, Known, diagnose, findings
-from chiaroscuro.diagnostics.assembly import further
+from chiaroscuro.diagnostics import Context, Facts, diagnose, findings
+from chiaroscuro.diagnostics.assembly import further, measuring
 from chiaroscuro.diagnostics.assembly.diagnosis import flat
 from environment import HERE, save
 from planted import ILLS, harm_of, prepared, shown
 
-ROWS = 400
+ROWS = (300, 500, 900)
+"""Of a case, in turn by its key."""
+FEW = 2
+"""Bases of an ill."""
 HARMFUL, HARMLESS = 0.05, 0.01
 LOOKS = HERE / "results" / "advice-looks.json"
 KEPT_CASES = KEPT / "cases"
 further.LEAST = 1 << 60  # clusters, regions and kernels: no rule reads them
+measuring.list_suspects = lambda out, of: {}  # nor economy and outliers
 
 
 def rules() -> str:
     """A fingerprint of rules and signs, thresholds and all: what a result belongs to."""
     folder = Path(cs.__file__).parent / "diagnostics"
-    files = [*sorted((folder / "advice").glob("*.py")), folder / "assembly" / "signs.py"]
-    files += [folder / "assembly" / name for name in ("pair_signs.py", "cures.py")]
+    files = [*sorted((folder / "advice").glob("*.py"))]
+    files += [*sorted((folder / "assembly").glob("*signs.py")), folder / "assembly" / "cures.py"]
     return hashlib.sha256("".join(path.read_text() for path in files).encode()).hexdigest()[:12]
 
 
@@ -70,14 +75,28 @@ def cases(part: str) -> list[tuple[str, str, str, float]]:
     bases = [name for name, (own, _) in BASES.items() if own == part]
     found = [(f"{name}/none", name, "none", 0.0) for name in bases]
     found += [(f"{n}/none", n, "none", 0.0) for n, (own, _) in WELL.items() if own == part]
-    for at, (name, ill) in enumerate(ILLS.items()):
-        able = [b for b in bases if _able(b, ill.needs)]
-        few = 2  # for each ill others, in turn
-        able = [able[(at + k * 2) % len(able)] for k in range(min(few, len(able)))]
-        able = list(dict.fromkeys(able))
-        for one in able:
-            found += [(f"{one}/{name}/{s:g}", one, name, s) for s in ill.strengths]
-    return found
+    for turn in range(FEW):  # the first base of every ill, then the second
+        for at, (name, ill) in enumerate(ILLS.items()):
+            able = [b for b in bases if _able(b, ill.needs)]
+            base = able[(at + 2 * turn) % len(able)]  # for each ill others, in turn
+            for nominal in ill.strengths:
+                s = nominal if part == "design" else other(nominal, ill.strengths, base + name)
+                found.append((f"{base}/{name}/{s:g}", base, name, s))
+    return list(dict.fromkeys(found))
+
+
+def other(nominal: float, among: tuple[float, ...], key: str) -> float:
+    """A strength near a nominal one, by the key; whole where all are, a share where all are."""
+    draw = np.random.default_rng(_seed(f"{key}{nominal:g}"))
+    found = nominal * float(np.exp(draw.uniform(-0.3, 0.3)))
+    if all(s == int(s) and s >= 2 for s in among):
+        return float(max(2, round(found)))
+    found = min(found, max(among)) if max(among) <= 1 else found
+    return float(f"{found:.2g}")
+
+
+def _seed(key: str) -> int:
+    return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
 
 
 def _able(base: str, needs: str) -> bool:
@@ -96,9 +115,10 @@ def measured(key: str, base: str, ill_name: str, strength: float, part: str) -> 
         return json.loads(path.read_text())
     started = time.process_time()
     a = loaded(base)
-    seed = int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
+    seed = _seed(key)
     draw = np.random.default_rng(seed)
-    rows = np.sort(draw.choice(len(a["h"]), min(ROWS, len(a["h"])), replace=False))
+    n = min(ROWS[seed % len(ROWS)], len(a["h"]))
+    rows = np.sort(draw.choice(len(a["h"]), n, replace=False))
     a = {name: value[rows] for name, value in a.items()}
     if ill_name == "none":
         given, harm = a, 0.0
@@ -108,7 +128,7 @@ def measured(key: str, base: str, ill_name: str, strength: float, part: str) -> 
         assert before is not None
         after = ill.plant(before, strength, draw, int(part == "judged"))
         harm, given = harm_of(before, after, ill.harm), shown(after, ill.needs)
-    found = diagnose(given, About())
+    found = diagnose(given, Context())
     kept = {"measures": found.json()["measures"], "harm": harm}
     kept["seconds"] = time.process_time() - started
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +143,7 @@ def judged(part: str, only: str | None, cached: bool) -> list[dict[str, Any]]:
         wanted = [one for one in wanted if kept_at(part, one[0]).exists()]
     for key, base, ill, strength in wanted:
         kept = measured(key, base, ill, strength, part)
-        found = findings(Known(kept["measures"]))
+        found = findings(Facts(kept["measures"]))
         names = [one.name for one in found]
         grave = [one.name for one in found if one.severity != "note"]
         own = ILLS[ill].names if ill != "none" else ()
@@ -224,21 +244,24 @@ def show(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
 # ---- trainings ----
 
 
-def trainings(part: str, retrain: bool) -> dict[str, Any]:
+KINDS = ("arrays", "pictures", "series")
+
+
+def trainings(part: str, retrain: bool, kinds: tuple[str, ...] = KINDS) -> dict[str, Any]:
     """Sick and healthy trainings: the first finding, and what following its advice regains."""
     from cured import HEALTHY, Loop, followed, kept, sick
 
     offset = 0 if part == "design" else 10
-    usual = {k: _mean_accuracy(Loop(k), offset) for k in ("arrays", "pictures", "series")}
+    usual = {k: _mean_accuracy(Loop(k), offset) for k in kinds}
     rows = []
     every = [(f"healthy{k}-{one.kind}", (), one) for k, one in enumerate(HEALTHY[part])]
-    for name, names, loop in [*every, *sick(part)]:
+    for name, names, loop in [one for one in (*every, *sick(part)) if one[2].kind in kinds]:
         made = kept(loop, offset)
         path = KEPT / "trained-cases" / part / f"{name}.json"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(diagnose(made.arrays, made.about).json()["measures"]))
-        found = findings(Known(json.loads(path.read_text()), flat(made.about.settings)))
+            path.write_text(json.dumps(diagnose(made.arrays, made.context).json()["measures"]))
+        found = findings(Facts(json.loads(path.read_text()), flat(made.context.settings)))
         grave = [one for one in found if one.severity != "note"]
         lost = usual[loop.kind] - made.accuracy
         row: dict[str, Any] = {
@@ -263,6 +286,7 @@ def trainings(part: str, retrain: bool) -> dict[str, Any]:
     harmed = [row for row in ill if row["lost"] >= HARMFUL]
     well = [row for row in rows if row["case"].startswith("healthy")]
     return {
+        "kinds": kinds,
         "usual": usual,
         "sick": len(ill),
         "harmed": len(harmed),
@@ -289,7 +313,7 @@ def temperatures() -> dict[str, Any]:
     from cured import Loop, kept
 
     found = []
-    for kind in ("arrays", "pictures", "series"):
+    for kind in KINDS:
         for tau in (0.005, 0.01, 0.02, 0.05, 0.07, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0):
             made = kept(Loop(kind, tau=tau), 0)
             z1, z2 = (made.arrays[name] for name in ("z1", "z2"))
@@ -303,52 +327,69 @@ def temperatures() -> dict[str, Any]:
 
 # ---- figures ----
 
+FAMILIES = {
+    "collapse": ("offset", "cone", "few_points", "one_class", "decay", "few_directions"),
+    "dimensions": ("dominating", "nearly_dead", "repeated", "quantised", "shrunk", "permuted"),
+    "rows": ("zeros", "outliers", "half_normalised", "two_scales", "two_encoders", "copies"),
+    "labels": ("label_noise", "shuffled_labels", "pure_noise", "leak", "shifted_split"),
+    "pairs": ("mispaired", "gap", "scaled_side"),
+    "unlabelled": tuple(name for name in ILLS if name.endswith("_unlabelled")),
+}
+"""Ills of a figure, at most six."""
+EDGES = (-1, 0.01, 0.05, 0.15, 0.3, 1.01)
+BINS = ("< 1", "1-5", "5-15", "15-30", "> 30")
+
 
 def figures() -> list[Path]:
-    """One figure per ill: detection against harm, design and judged."""
+    """A panel per ill: the share that is named, with its interval, against the harm."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     result = json.loads((HERE / "results" / "advice.json").read_text())["result"]
-    folder = HERE.parent / "docs" / "benchmarks"
+    folder = HERE.parent / "docs" / "assets" / "advice"
     folder.mkdir(parents=True, exist_ok=True)
-    parts = [part for part in ("design", "judged") if part in result]
-    names = [name for name in ILLS if any(name in result[part]["ills"] for part in parts)]
-    columns = 5
-    lines = -(-len(names) // columns)
-    fig, axes = plt.subplots(lines, columns, figsize=(13, 2.1 * lines), sharex=True, sharey=True)
-    edges = np.array([-1, 0.01, 0.05, 0.15, 0.3, 1.01])
-    centres = [0, 3, 10, 22, 45]
-    for ax in axes.flat[len(names) :]:
-        ax.axis("off")
-    for ax, name in zip(axes.flat, names, strict=False):
-        for part, colour, shift in (("design", "0.6", -0.6), ("judged", "#1f5fa8", 0.6)):
-            curve = result.get(part, {}).get("ills", {}).get(name, {}).get("curve", [])
-            for k in range(len(centres)):
-                own = [row for row in curve if edges[k] <= row[0] < edges[k + 1]]
-                if not own:
-                    continue
-                hits = sum(row[1] for row in own)
-                low, high = interval(hits, len(own)) or (0, 1)
-                ax.plot([centres[k] + shift] * 2, [low, high], color=colour, lw=1)
-                ax.plot(centres[k] + shift, hits / len(own), "o", color=colour, ms=4)
-        ax.axvspan(5, 60, color="0.95", zorder=0)
-        ax.set_title(name.replace("_", " "), fontsize=8)
-        ax.set_ylim(-0.05, 1.05)
-        ax.tick_params(labelsize=7)
-    fig.supxlabel("harm: points of accuracy or recall lost, or won without right", fontsize=9)
-    fig.supylabel("share named in the first two findings", fontsize=9)
-    handles = [
-        plt.Line2D([], [], marker="o", ls="", color=c, label=p)
-        for p, c in (("design", "0.6"), ("judged", "#1f5fa8"))
-    ]
-    fig.legend(handles=handles, loc="upper right", fontsize=8, ncols=2)
-    fig.tight_layout()
-    path = folder / "advice-curves.png"
-    fig.savefig(path, dpi=110)
-    return [path]
+    made = []
+    for family, names in FAMILIES.items():
+        lines = -(-len(names) // 3)
+        size = (9.5, 2.5 * lines + 0.7)
+        fig, axes = plt.subplots(lines, 3, figsize=size, sharey=True, squeeze=False)
+        for ax, name in zip(axes.flat, names, strict=False):
+            for part, colour, shift in (("design", "0.55", -0.12), ("judged", "#1f5fa8", 0.12)):
+                curve = result.get(part, {}).get("ills", {}).get(name, {}).get("curve", [])
+                _curve(ax, curve, colour, shift)
+            ax.axvspan(1.5, len(BINS) - 0.5, color="0.94", zorder=0)
+            ax.set_title(name.replace("_", " "), fontsize=10)
+            ax.set_xticks(range(len(BINS)), BINS, fontsize=8)
+            ax.set_xlim(-0.5, len(BINS) - 0.5)
+            ax.set_ylim(-0.05, 1.05)
+        for ax in axes.flat[len(names) :]:
+            ax.axis("off")
+        fig.supxlabel("harm: points of accuracy or recall lost, or won without right", fontsize=10)
+        fig.supylabel("share named in the first two findings", fontsize=10)
+        handles = [
+            plt.Line2D([], [], marker="o", ls="-", color=c, label=p)
+            for p, c in (("design", "0.55"), ("judged", "#1f5fa8"))
+        ]
+        axes.flat[0].legend(handles=handles, loc="upper left", fontsize=8, frameon=False)
+        fig.tight_layout()
+        made.append(folder / f"{family}.png")
+        fig.savefig(made[-1], dpi=90)
+        plt.close(fig)
+    return made
+
+
+def _curve(ax: Any, curve: list[Any], colour: str, shift: float) -> None:
+    drawn = []
+    for k in range(len(BINS)):
+        own = [row for row in curve if EDGES[k] <= row[0] < EDGES[k + 1]]
+        if own:
+            hits = sum(row[1] for row in own)
+            low, high = interval(hits, len(own)) or [0, 1]
+            ax.plot([k + shift] * 2, [low, high], color=colour, lw=1, alpha=0.6)
+            drawn.append((k + shift, hits / len(own)))
+    ax.plot(*zip(*drawn, strict=True), "o-", color=colour, ms=4, lw=1) if drawn else None
 
 
 def main() -> None:
@@ -358,6 +399,7 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true", help="measure and keep; apply no rule")
     parser.add_argument("--cached", action="store_true", help="only cases that are kept")
     parser.add_argument("--trainings", choices=("design", "judged"))
+    parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of data, of trainings")
     parser.add_argument("--no-cure", action="store_true", help="do not train again")
     parser.add_argument("--temperatures", action="store_true")
     parser.add_argument("--figures", action="store_true")
@@ -365,7 +407,7 @@ def main() -> None:
     torch.set_num_threads(1)
     stored = HERE / "results" / "advice.json"
     result = json.loads(stored.read_text())["result"] if stored.exists() else {}
-    result = result if "design" in result or "judged" in result else {}
+    result = {part: result[part] for part in ("design", "judged") if "ills" in result.get(part, {})}
     if call.measure:
         for key, *rest in cases(call.part):
             if call.only is None or call.only in key:
@@ -381,13 +423,16 @@ def main() -> None:
                 save("advice", result, "python benchmarks/advice.py --part design; --part judged")
             )
     if call.trainings:
-        found = trainings(call.trainings, not call.no_cure)
+        found = trainings(call.trainings, not call.no_cure, tuple(call.kinds.split(",")))
         print({k: v for k, v in found.items() if k != "rows"}, file=sys.stderr)
         path = HERE / "results" / "advice-loop.json"
         old = json.loads(path.read_text())["result"] if path.exists() else {}
         old = old if "cases" not in old else {}
         old |= {call.trainings: {"rules": rules(), **found}}
-        print(save("advice-loop", old, "python benchmarks/advice.py --trainings judged"))
+        command = "; ".join(
+            f"--trainings {part} --kinds {','.join(old[part]['kinds'])}" for part in old
+        )
+        print(save("advice-loop", old, f"python benchmarks/advice.py {command}"))
     if call.temperatures:
         print(
             save("advice-temperature", temperatures(), "python benchmarks/advice.py --temperatures")

@@ -164,7 +164,8 @@ def lsa_captions() -> Arrays:
     first, second, y = captions()
     X = words_of([f"{a} {b}" for a, b in zip(first, second, strict=True)])
     h = TruncatedSVD(64, random_state=0).fit_transform(X)
-    keep = np.linalg.norm(h, axis=1) > 1e-6
+    keep = np.unique(np.round(h, 9), axis=0, return_index=True)[1]
+    keep = np.sort(keep[np.linalg.norm(h[keep], axis=1) > 1e-6])
     return {"h": h[keep], "labels": y[keep]}
 
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 import chiaroscuro as cs
 from bases import KEPT
-from chiaroscuro.diagnostics import About
+from chiaroscuro.diagnostics import Context
 
 ROWS = 900
 
@@ -32,7 +32,7 @@ class Trained(NamedTuple):
     """What a diagnosis is given, and the accuracy of neighbours of h."""
 
     arrays: dict[str, Any]
-    about: About
+    context: Context
     accuracy: float
 
 
@@ -227,8 +227,8 @@ def examined(
     raw = x.reshape(len(x), -1).double().numpy()
     arrays = {"h": h, "z": z, "h1": h1, "h2": h2, "z1": z1, "z2": z2, "labels": y}
     arrays["layers"] = {"untrained": before, "input": raw}
-    about = About(cs.InfoNCE(cs.Cosine(tau=loop.tau)), loop.batch, 0, settings(loop), history)
-    return Trained(arrays, about, accuracy(h, y))
+    context = Context(cs.InfoNCE(cs.Cosine(tau=loop.tau)), loop.batch, 0, settings(loop), history)
+    return Trained(arrays, context, accuracy(h, y))
 
 
 def accuracy(h: np.ndarray, y: np.ndarray) -> float:
@@ -311,10 +311,11 @@ def followed(loop: Loop, target: Any) -> Loop | None:
                 change["batch_statistics"] = False
             case "units":
                 change["dead"] = False
-            case "batch":  # as many steps as the usual training
-                change |= {"batch": min(int(value), 256), "epochs": usual.epochs}
-            case "epochs":
-                change["epochs"] = min(int(value), 60)
+            case "batch":
+                change["batch"] = min(int(value), 256)
+            case "steps":  # never fewer epochs than there were, nor more than 60
+                batch = change.get("batch", loop.batch)
+                change["epochs"] = max(loop.epochs, min(-(-int(value) * batch // ROWS), 60))
             case "lr":
                 change["lr"] = usual.lr if value == "usual" else float(value)
     return dataclasses.replace(loop, **change) if change else None
@@ -337,15 +338,15 @@ def kept(loop: Loop, seed: int) -> Trained:
         path.parent.mkdir(parents=True, exist_ok=True)
         arrays = {k: np.asarray(v) for k, v in made.arrays.items() if k != "layers"}
         layers = {f"layer_{k}": v for k, v in made.arrays["layers"].items()}
-        losses = np.array([one["loss"] for one in made.about.history])
+        losses = np.array([one["loss"] for one in made.context.history])
         np.savez(path, **arrays, **layers, losses=losses, accuracy=made.accuracy)
     with np.load(path) as file:
         found = {key: file[key] for key in file.files}
     losses, accuracy = found.pop("losses"), float(found.pop("accuracy"))
     layers = {k: found.pop(f"layer_{k}") for k in ("untrained", "input")}
     history = [{"loss": float(x), "step": k} for k, x in enumerate(losses)]
-    about = About(cs.InfoNCE(cs.Cosine(tau=loop.tau)), loop.batch, 0, settings(loop), history)
-    return Trained({**found, "layers": layers}, about, accuracy)
+    context = Context(cs.InfoNCE(cs.Cosine(tau=loop.tau)), loop.batch, 0, settings(loop), history)
+    return Trained({**found, "layers": layers}, context, accuracy)
 
 
 if __name__ == "__main__":  # train what a part needs, of one kind of data

@@ -3,10 +3,13 @@
 No accelerator is needed: on `meta` nothing is computed and every operation is counted, and to read
 a number there is an error. An operation is what launches something; views are none. A row is a
 function that returns its counts; add one to `ROWS` and it is in the table. Code from before the
-losses could run without reading numbers is counted on the CPU, by its own tiles.
+losses could run without reading numbers is counted on the CPU, by its own tiles. Collectives are
+those of a training on two ranks over gloo, beside what `DistributedDataParallel` sends: see
+`collectives.py`.
 
     python benchmarks/device.py                    the table, saved
     python benchmarks/device.py --before OLD/src   also with an older source, side by side
+    python benchmarks/device.py --growth           only how losses grow, beside saved results
     python benchmarks/device.py --count NAME ...   the counts of some rows, as JSON
 """
 
@@ -17,6 +20,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,12 +33,13 @@ sys.path.insert(0, str(HERE.parent / "tests" / "accelerator"))
 from counting import Counting  # noqa: E402
 
 import chiaroscuro as cs  # noqa: E402
+import collectives  # noqa: E402
 from chiaroscuro.engine.optimisers import LARS  # noqa: E402
 from chiaroscuro.models import ResNet, ViT  # noqa: E402
 from chiaroscuro.models.momentum import Momentum  # noqa: E402
 
 PAIRS, D = 4096, 128
-Counts = dict[str, int | str]
+Counts = dict[str, float | str]
 
 LOSSES: dict[str, str] = {
     "InfoNCE, Cosine": "cs.InfoNCE(cs.Cosine(tau=0.5))",
@@ -69,24 +74,30 @@ def counts(count: Counting, where: str) -> Counts:
         "synchronisations": count.waits,
         "operations": count.operations,
         "bytes": count.bytes,
-        "collectives": 0,
         "counted on": where,
     }
 
 
-def of_loss(text: str, device: str = "meta") -> Counts:
+def of_loss(text: str, device: str = "meta", pairs: int = PAIRS) -> Counts:
     """A loss of 4096 pairs, forward and backward."""
     objective = eval(text, {"cs": cs}).to(device)  # noqa: S307 -- the table above
     make = torch.empty if device == "meta" else torch.randn
-    z1, z2 = (make(PAIRS, D, device=device, requires_grad=True) for _ in range(2))
+    z1, z2 = (make(pairs, D, device=device, requires_grad=True) for _ in range(2))
     more = {}
     if "labels" in objective.takes:
-        more["labels"] = torch.arange(PAIRS).to(device) // 8
+        more["labels"] = torch.arange(pairs).to(device) // 8
     if "queue" in getattr(objective, "needs", ()):
         more["queue"] = make(16384, D, device=device)
     with Counting() as count:
         objective(z1, z2, **more).backward()
     return counts(count, device)
+
+
+def growth() -> dict[str, dict[int, Counts]]:
+    """The counts of some losses by the number of pairs."""
+    names = ("InfoNCE, Cosine", "InfoNCE, Gaussian", "InfoNCE, Sum of two")
+    sizes = [PAIRS // 4, PAIRS // 2, PAIRS, 2 * PAIRS, 4 * PAIRS]
+    return {name: {n: of_loss(LOSSES[name], pairs=n) for n in sizes} for name in names}
 
 
 def of_step(encoder: Callable[[], nn.Module], size: int, batch: int = 64) -> Counts:
@@ -133,16 +144,37 @@ def older(source: str, names: list[str]) -> dict[str, Counts]:
     return found
 
 
+def add_messages(rows: dict[str, Counts], source: str) -> None:
+    """Add the collectives per step that a source sends to each row; none where it lacks it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        collectives.write_data(folder)
+        (folder / "losses.json").write_text(json.dumps(LOSSES))
+        words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        subprocess.run(
+            [sys.executable, *words, str(HERE / "collectives.py"), str(folder / "out.json")],
+            env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            check=True,
+        )
+        found = json.loads((folder / "out.json").read_text())["per step"]
+    sizes = {name.rpartition(", ")[0]: name for name in ROWS if name.startswith("step")}
+    for name, count in found.items():
+        rows.setdefault(sizes.get(name, name), {})["collectives"] = count
+
+
 def show(result: dict[str, dict[str, Counts]]) -> None:
     """Print the table."""
-    print(f"{'':36s} {'waits':>12s} {'operations':>16s} {'MB written':>18s}")
+    heads = ("waits", "operations", "MB written", "collectives")
+    print(f"{'':36s}", *(f"{head:>18s}" for head in heads))
     for name, row in result["after"].items():
-        old = result["before"].get(name)
+        old = result["before"].get(name, {})
         cells = []
-        for key, scale in (("synchronisations", 1), ("operations", 1), ("bytes", 1e6)):
-            before = "" if old is None else f"{int(old[key]) / scale:,.0f} -> "
-            cells.append(f"{before}{int(row[key]) / scale:,.0f}")
-        print(f"{name:36s} {cells[0]:>12s} {cells[1]:>16s} {cells[2]:>18s}")
+        for key in ("synchronisations", "operations", "bytes", "collectives"):
+            scale = 1e6 if key == "bytes" else 1
+            each = [f"{float(c[key]) / scale:,.0f}" for c in (old, row) if key in c]
+            cells.append(" -> ".join(each))
+        print(f"{name:36s}", *(f"{cell:>18s}" for cell in cells))
 
 
 def main() -> None:
@@ -150,6 +182,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--before", metavar="SRC", help="an older source to count beside this one")
     parser.add_argument("--count", nargs="+", metavar="NAME", help="print the counts of these rows")
+    parser.add_argument("--growth", action="store_true", help="count only how losses grow")
     call = parser.parse_args()
     torch.manual_seed(0)
     if call.count:
@@ -157,9 +190,18 @@ def main() -> None:
         return
     from environment import save
 
-    after = {name: row() for name, row in ROWS.items()}
-    before = older(call.before, list(ROWS)) if call.before else {}
-    result = {"pairs": PAIRS, "d": D, "before": before, "after": after}
+    if call.growth:
+        result = json.loads((HERE / "results" / "device.json").read_text())["result"]
+    else:
+        after = {name: row() for name, row in ROWS.items()}
+        add_messages(after, str(HERE.parent / "src"))
+        result = {"pairs": PAIRS, "d": D, "after": after, "before": {}}
+    if call.before:
+        result["before"] = older(call.before, list(ROWS))
+        add_messages(result["before"], call.before)
+        git = ["git", "-C", call.before, "rev-parse", "HEAD"]
+        result["commit before"] = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    result["growth"] = growth()
     show(result)
     print(save("device", result, "python benchmarks/device.py --before OLD/src"))
 

@@ -1,6 +1,6 @@
 """Change good files in 20,000 ways, read them, and see that each gives all it holds or a sentence.
 
-    python benchmarks/fuzz.py [--cases 20000] [--seed 0] [--only NAME ...] [--limit MB]
+    python benchmarks/fuzz.py [--cases 20000] [--seed 0] [--only NAME ...] [--log FILE ...]
 
 Every reader has good files: arrays, images, texts, tables, archives, embeddings, weights,
 checkpoints, run folders, tuning journals, settings, notation, overrides and requests to the live
@@ -9,11 +9,13 @@ view. A case takes one of them, changes it once or a few times and reads it. Cha
 value of a JSON document, a header of numpy or tar with its checksum made to match, the directory of
 a zip, a pickle that would run a command, a bomb of zeros, a checkpoint whose manifest agrees.
 
-A case is a function of the seed and its number. Cases run in a process of their own, whose address
+A case is a function of the seed and its number; with `--log FILE` each is written down as it ends,
+and none in it is run again. Several processes may share the work, from `--begin` to `--cases` each,
+and a last one with all of their logs adds up. Cases run in a process of their own, whose address
 space, time and descriptors are limited, with `CHIARO_MEMORY` set to `--limit`; what is counted:
 
     tracebacks   an error that is not a sentence of ours, or one of several lines
-    hangs        more than 10 s, and again more than 10 s of the processor's time or a minute
+    hangs        more than 10 s of the processor's time, or a minute three times in a row
     executions   a command, a new process, a connection, a class that a pickle names, a file that is
                  written outside of the case's folder
     peak         resident memory, at most 1 GB
@@ -56,12 +58,13 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 SECONDS = 10.0
 MOST_MB = 1024
 ADDRESS_SPACE = 12 << 30  # torch alone maps several GB that it never touches
 ROWS = 12
-PART = 2500
+PART = 10_000
 """Cases of one process."""
 
 
@@ -448,10 +451,10 @@ _BOMB: list[bytes] = []
 
 
 def zero_bomb() -> bytes:
-    """300 MB of zeros in 300 kB."""
+    """160 MB of zeros in 160 kB, which is more than the limit."""
     if not _BOMB:
         packer = zlib.compressobj(1, wbits=31)
-        parts = [packer.compress(bytes(1 << 20)) for _ in range(300)]
+        parts = [packer.compress(bytes(1 << 20)) for _ in range(160)]
         _BOMB.append(b"".join(parts) + packer.flush())
     return _BOMB[0]
 
@@ -682,6 +685,7 @@ def checksum(block: bytes) -> bytes:
 
 
 _HEADERS: set[bytes] = set()
+_END: list[int] = []
 
 
 def count_tar(folder: Path) -> int | None:
@@ -689,7 +693,9 @@ def count_tar(folder: Path) -> int | None:
     if not _HEADERS:
         with tempfile.TemporaryDirectory() as place:
             make_tar(Path(place))
-            _HEADERS.update(headers((Path(place) / "a.tar").read_bytes()))
+            whole = (Path(place) / "a.tar").read_bytes()
+            _HEADERS.update(headers(whole))
+            _END.append(len(whole.rstrip(b"\0")))
     path = next(folder.glob("a.tar*"), None)
     if path is None or not is_plain(path):
         return None
@@ -698,7 +704,8 @@ def count_tar(folder: Path) -> int | None:
         data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     except (OSError, EOFError, zlib.error):
         return None
-    return None if len(data) > 1 << 24 or headers(data) - _HEADERS else ROWS
+    shorter = len(data.rstrip(b"\0")) < _END[0]  # ends in zeros sooner: a whole, shorter one
+    return None if len(data) > 1 << 24 or shorter or headers(data) - _HEADERS else ROWS
 
 
 def make_mnist(folder: Path) -> None:
@@ -946,6 +953,58 @@ def read_settings_file(folder: Path) -> None:
     read_settings(folder / "a.toml")
 
 
+# ---- embeddings, histories and settings of other tools ----
+
+
+def make_tables(folder: Path) -> None:
+    import pyarrow
+    import torch
+    from pyarrow import feather, parquet
+    from safetensors.numpy import save_file
+
+    known = arrays()
+    rows = "".join(f"{i},{x[0]:.4f},{x[1]:.4f},{'ab'[i % 2]}\n" for i, x in enumerate(known["x"]))
+    (folder / "a.csv").write_text("id,one,two,label\n" + rows)
+    save_file({"h": known["x"], "labels": known["labels"]}, folder / "a.safetensors")
+    torch.save({"h": torch.tensor(known["x"]), "ids": known["ids"].tolist()}, folder / "a.pt")
+    table = pyarrow.table({"embedding": list(known["x"]), "label": known["labels"]})
+    parquet.write_table(table, folder / "a.parquet", row_group_size=5)
+    feather.write_feather(table, folder / "a.arrow", compression="uncompressed")
+
+
+def read_tables(folder: Path) -> int:
+    from chiaroscuro.artifacts.sources import open_source, read_labels
+
+    found = []
+    for kind in ("csv", "safetensors", "pt", "parquet", "arrow"):
+        source = open_source(folder / f"a.{kind}")
+        source.take(np.arange(1))
+        source.take(None)
+        found.append(source.n)
+    read_labels(folder / "a.csv", None, found[0])
+    return found[0]
+
+
+def make_logs(folder: Path) -> None:
+    records = [{"step": i, "loss": 1 / (i + 1), "lr": 0.1} for i in range(ROWS)]
+    (folder / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    (folder / "a.json").write_text(json.dumps({"log_history": records}))
+    (folder / "a.csv").write_text(
+        "step,loss\n" + "".join(f"{i},{1 / (i + 1)}\n" for i in range(ROWS))
+    )
+    (folder / "b.toml").write_text("batch_size = 8\n[optim]\nlearning_rate = 0.1\n")
+    (folder / "b.json").write_text(json.dumps({"optim": {"lr": 0.1}, "batch_size": 8}))
+
+
+def read_logs(folder: Path) -> None:
+    from chiaroscuro.artifacts.logs import read_history, read_settings
+
+    for kind in ("jsonl", "json", "csv"):
+        read_history(folder / f"a.{kind}")
+    for kind in ("toml", "json"):
+        read_settings(folder / f"b.{kind}")
+
+
 # ---- tuning ----
 
 SEARCH = """
@@ -1052,7 +1111,12 @@ def request(folder: Path, luck: Luck) -> None:
     }
     messages: list[dict[str, Any]] = []
 
+    asked: list[None] = []
+
     async def receive() -> dict[str, Any]:
+        asked.append(None)
+        while len(asked) > 1 and not messages:  # the client leaves once it is answered
+            await asyncio.sleep(0.001)
         return {"type": "http.disconnect" if messages else "http.request", "body": b""}
 
     async def send(message: dict[str, Any]) -> None:
@@ -1155,6 +1219,20 @@ TARGETS = [
         lines_in("run/history.jsonl"),
     ),
     Target("pretrained", make_pretrained, read_pretrained, (JSON, TENSORS)),
+    Target(
+        "tables of embeddings",
+        make_tables,
+        read_tables,
+        (TENSORS, (".pt", pickled)),
+        lines_in("a.csv", 1),
+        needs="pyarrow",
+    ),
+    Target(
+        "logs",
+        make_logs,
+        read_logs,
+        (JSON, (".jsonl", json_lines), (".toml", toml_file)),
+    ),
     Target("settings", make_settings, read_settings_file, ((".toml", toml_file),)),
     Target(
         "journal",
@@ -1202,7 +1280,7 @@ def change(target: Target, folder: Path, luck: Luck) -> None:
         return special(path, luck)
     elif luck.random() < 0.03:
         return swap_files(folder, luck)
-    aware = [f for end, f in target.aware if path.name.endswith(end) and "." in path.name + end]
+    aware = [f for end, f in target.aware if end and path.name.endswith(end)]
     aware = aware or [f for end, f in target.aware if end == ""]
     for _ in range(1 if target.texts else luck.choice([1, 1, 1, 2, 3])):
         data = path.read_bytes()
@@ -1212,7 +1290,7 @@ def change(target: Target, folder: Path, luck: Luck) -> None:
                 new = bytearray(luck.choice(aware)(data, luck))
             except (ValueError, LookupError, OSError, EOFError, struct.error, zlib.error):
                 luck.choice(BYTES)(new, luck)  # an earlier change has left no structure
-            except (zipfile.BadZipFile, RecursionError, TypeError, AttributeError):
+            except (zipfile.BadZipFile, RuntimeError, TypeError, AttributeError):
                 luck.choice(BYTES)(new, luck)
         else:
             luck.choice(BYTES)(new, luck)
@@ -1305,6 +1383,16 @@ def too_late(*_: Any) -> None:
         raise Late
 
 
+def warm(targets: list[Target], good: Path, work: Path) -> None:
+    """Read the good input once: what readers load when they are first used is loaded now."""
+    threadpool_info()
+    for target in targets:
+        shutil.rmtree(work / "warm", ignore_errors=True)
+        shutil.copytree(good / target.name, work / "warm", symlinks=True)
+        if not target.texts:
+            target.read(work / "warm")
+
+
 def work_through(call: argparse.Namespace) -> None:
     """Run cases in this process, one line of JSON for each; called by `main` in another."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
@@ -1319,28 +1407,22 @@ def work_through(call: argparse.Namespace) -> None:
     targets = [t for t in TARGETS if is_here(t)]
     signal.signal(signal.SIGALRM, too_late)
     guard = Guard(Path(call.work).resolve())
-    for target in wanted(
-        targets, call.only
-    ):  # what readers load when they are first used is loaded now
-        place = Path(call.work) / "warm"
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(call.good / target.name, place, symlinks=True)
-        if not target.texts:
-            target.read(place)
+    warm(wanted(targets, call.only), call.good, Path(call.work))
     errors = os.fdopen(os.dup(2), "w")
     os.dup2(1, 2)
     sys.excepthook = lambda *what: traceback.print_exception(*what, file=errors)
-    for case in range(call.first, call.last):
+    for case in json.loads(call.numbers.read_text()):
         if target_of(case, targets) not in wanted(targets, call.only):
             continue
-        faulthandler.dump_traceback_later(8 * SECONDS, file=errors)
+        faulthandler.dump_traceback_later(30 * SECONDS, file=errors)
         print(json.dumps({"begins": case}), file=out)
         found = run_case(case, call.seed, targets, call.good, guard)
-        if found.get("late"):
-            # a machine that is busy elsewhere is no hang: once more, by the processor's clock
-            found = run_case(case, call.seed, targets, call.good, guard, 6 * SECONDS)
-            if found.get("late") or found["cpu"] > SECONDS:
-                found["hang"] = found["seconds"]
+        for _ in range(3):
+            # a machine that is busy elsewhere is no hang: again, by the processor's clock
+            if found.get("late"):
+                found = run_case(case, call.seed, targets, call.good, guard, 6 * SECONDS)
+        if found.get("late") or found["cpu"] > SECONDS:
+            found["hang"] = found["seconds"]
         print(json.dumps(found), file=out)
 
 
@@ -1349,7 +1431,14 @@ def work_through(call: argparse.Namespace) -> None:
 
 def drive(call: argparse.Namespace, place: Path) -> Iterator[dict[str, Any]]:
     """Run the cases in processes of their own; one that dies or hangs is replaced."""
-    first, last = (call.case, call.case + 1) if call.case is not None else (0, call.cases)
+    before = [one for path in call.log for one in logged(path)]
+    yield from before
+    known = {one["case"] for one in before}
+    left = [case for case in range(call.begin, call.cases) if case not in known]
+    yield from drive_cases(call, place, left)
+
+
+def drive_cases(call: argparse.Namespace, place: Path, left: list[int]) -> Iterator[dict[str, Any]]:
     environment = os.environ | {
         "CHIARO_MEMORY": f"{call.limit}MB",
         "XDG_CACHE_HOME": str(place / "work" / "cache"),
@@ -1357,8 +1446,8 @@ def drive(call: argparse.Namespace, place: Path) -> Iterator[dict[str, Any]]:
         "HOME": str(place / "home"),
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
     }
-    while first < last:
-        end = min(first + PART, last)
+    while left:
+        (place / "numbers").write_text(json.dumps(left[:PART]))
         words = [
             sys.executable,
             __file__,
@@ -1367,11 +1456,11 @@ def drive(call: argparse.Namespace, place: Path) -> Iterator[dict[str, Any]]:
             "--good",
             str(place / "good"),
         ]
-        words += ["--first", str(first), "--last", str(end), "--seed", str(call.seed)]
+        words += ["--numbers", str(place / "numbers"), "--seed", str(call.seed)]
         words += ["--only", *call.only] if call.only else []
         shutil.rmtree(place / "work" / "cache", ignore_errors=True)
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
-            begun = first - 1
+            begun, ended = -1, 0
             timer = Watchdog(process)
             for line in process.stdout or ():
                 timer.seen()
@@ -1379,39 +1468,49 @@ def drive(call: argparse.Namespace, place: Path) -> Iterator[dict[str, Any]]:
                 if "begins" in found:
                     begun = found["begins"]
                 else:
-                    first = found["case"] + 1
+                    ended = left.index(found["case"]) + 1
                     yield found
             status = process.wait()
             timer.stop()
         if status == 0:
-            first = end
-        elif first < end:
-            if begun < first:
-                raise SystemExit(f"the process ended with {status} before its first case")
-            what = {"hang": timer.limit} if timer.fired else {"traceback": f"ended with {status}"}
-            yield {"case": begun, "target": "?", "came": "died", "mb": 0, "cpu": 0, **what}
-            first = begun + 1
+            left = left[PART:]
+            continue
+        if begun not in left[ended:]:
+            raise SystemExit(f"the process ended with {status} before its first case")
+        what = {"hang": timer.limit} if timer.fired else {"traceback": f"ended with {status}"}
+        yield {"case": begun, "target": "?", "came": "died", "mb": 0, "cpu": 0, **what}
+        left = left[left.index(begun) + 1 :]
+
+
+def logged(path: Path) -> list[dict[str, Any]]:
+    """The cases of a log, but for a last line that was torn."""
+    if not path.exists():
+        return []
+    text = path.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    path.write_text(whole)
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 class Watchdog:
-    """Kills a process that says nothing for a time."""
+    """Kills a process that says nothing for a time, in which this one was not stopped itself."""
 
-    limit = 12 * SECONDS
+    limit = 60 * SECONDS
 
     def __init__(self, process: subprocess.Popen):
         import threading
 
-        self.process, self.fired = process, False
-        self.last = time.monotonic()
+        self.process, self.fired, self.silent = process, False, 0
         self.done = threading.Event()
         threading.Thread(target=self.watch, daemon=True).start()
 
     def seen(self) -> None:
-        self.last = time.monotonic()
+        self.silent = 0
 
     def watch(self) -> None:
         while not self.done.wait(1):
-            if time.monotonic() - self.last > self.limit:
+            self.silent += 1
+            if self.silent > self.limit:
                 self.fired = True
                 self.process.kill()
                 return
@@ -1441,12 +1540,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="names of readers")
     parser.add_argument("--limit", type=int, default=128, help="`CHIARO_MEMORY` in MB")
     parser.add_argument("--case", type=int, help="run this case alone")
+    parser.add_argument("--begin", type=int, default=0, help="first case")
+    parser.add_argument(
+        "--log", type=Path, nargs="+", default=[], help="a line for each case, to the first of them"
+    )
     parser.add_argument("--json", action="store_true", help="print the result, save nothing")
-    for name in ("--work", "--good"):
+    for name in ("--work", "--good", "--numbers"):
         parser.add_argument(name, type=Path, help=argparse.SUPPRESS)
-    for name in ("--first", "--last"):
-        parser.add_argument(name, type=int, help=argparse.SUPPRESS)
     call = parser.parse_args()
+    if call.case is not None:
+        call.begin, call.cases = call.case, call.case + 1
     if call.work is not None:
         return work_through(call)
     start = time.monotonic()
@@ -1460,8 +1563,14 @@ def main() -> None:
         }
         came: dict[str, Counter[str]] = {}
         peak, slowest, cases = 0, 0.0, 0
+        cpu: Counter[str] = Counter()
+        known = sum(len(logged(path)) for path in call.log)
         for found in drive(call, place):
             cases += 1
+            cpu[found["target"]] += found["cpu"]
+            if call.log and cases > known:
+                with call.log[0].open("a") as log:
+                    log.write(json.dumps(found) + "\n")
             came.setdefault(found["target"], Counter())[found["came"]] += 1
             peak, slowest = max(peak, found["mb"]), max(slowest, found["cpu"])
             for kind, list_ in kept.items():
@@ -1480,6 +1589,7 @@ def main() -> None:
         "lost_in_silence": len(kept["lost"]),
         "peak_mb": peak,
         "slowest_cpu_seconds": slowest,
+        "cpu_seconds_by_reader": {name: round(cpu[name], 1) for name in sorted(cpu)},
         "by_reader": {name: dict(sorted(c.items())) for name, c in sorted(came.items())},
         "readers_not_here": missing,
         "examples": {kind: list_[:20] for kind, list_ in kept.items() if list_},

@@ -1,20 +1,23 @@
 """Every method for images at equal network, data and seconds, beside two controls.
 
-    CHIARO_DATA=... python benchmarks/methods.py                 180 s each, three seeds
-    ... --seconds 5 --seeds 0 --rows 600 --only simclr dino      a look
-    ... --threads 1                                              beside other work
+    CHIARO_DATA=... python benchmarks/methods.py --threads 1 --jobs 2   a core each, two at a time
+    CHIARO_DATA=... python benchmarks/methods.py                        two cores, one at a time
+    ... --seconds 5 --seeds 0 --rows 600 --only SimCLR DINO --out look.json     a look
 
 Each method is its preset with the same encoder, data, size of images, batch and optimiser (AdamW);
-its objective, head, target, crops and momentum are its own. The rate is one of RATES, chosen with
-seed 0 on a fifth of the training side that this choice does not train on, a third of the seconds
-each, by kNN. The epochs are planned from the measured speed, so that the schedules end with the
-seconds; training stops after the epoch in which they are over. `raw pixels` and `untrained` are the
+its objective, head, target and crops are its own, slow copies follow with 0.99. The rate is one of
+RATES, chosen with seed 0 on a fifth of the training side that this choice does not train on, a
+third of the seconds each, by kNN. The epochs are planned from the measured speed, so that the
+schedules end with the seconds; a training that is 5 % over them stops after its epoch. With one
+thread the seconds are those that the process computes (CPU time), so that other work on the machine
+costs it nothing; with more they are those of the clock. `raw pixels` and `untrained` are the
 controls. Reported is the encoder's h on the held-out images: weighted kNN (k = 20) and the ridge
 probe. Images per second count samples, not views; memory is the largest resident size of the
-training process above what it had before the first step.
+training process above what it had with the data loaded, before any step.
 
 Each piece runs in a process of its own and is written to the results at once; what is there is not
-run again.
+run again, so that a stopped race goes on with the same command. A piece that fails is named at the
+end and tried again by the next call; one that diverges counts as such.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -30,6 +32,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,9 @@ CROPS = (
 HEAD = "network.projector=Projector(d=128, depth=2)"
 PREDICTOR = "network.predictor=Projector(d=128, depth=2, width=256, last='none')"
 CLUSTERS = "network.projector=Prototypes(d=300, bottleneck=128, depth=2, width=256)"
+SLOW = "network.momentum=0.99"
+"""As in BYOL and MoCo v3. The 0.999 of MoCo and 0.996 of DINO are for 100 times the steps: after
+the 400 of this race two thirds and a fifth of the slow copy would still be its initial weights."""
 RATES = (1e-3, 3e-3)
 COMMON = [
     f"network.encoder={RESNET}",
@@ -59,19 +65,24 @@ COMMON = [
 METHODS: dict[str, tuple[str, list[str]]] = {
     "SimCLR": ("simclr", [HEAD, "objective=InfoNCE(kernel=Cosine(tau=0.1))"]),
     "Kernel-InfoNCE, Gaussian": ("kernel-infonce-gaussian", [HEAD]),
-    "Debiased": ("simclr", [HEAD, "objective=Debiased()"]),
+    "Debiased": ("debiased", [HEAD]),
+    "Hard negatives": ("hard-negatives", [HEAD]),
     "Matryoshka": ("matryoshka", [HEAD]),
-    "MoCo": ("moco", [HEAD]),
+    "DirectCLR": (
+        "directclr",
+        ["objective=OnDims(InfoNCE(kernel=Cosine(tau=0.1), negatives=OtherView()), 0, 64)"],
+    ),
+    "MoCo": ("moco", [HEAD, SLOW]),
     "MoCo v3": ("moco-v3", [HEAD, PREDICTOR]),
     "BYOL": ("byol", [HEAD, PREDICTOR]),
     "SimSiam": ("simsiam", [HEAD, PREDICTOR]),
     "NNCLR": ("nnclr", [HEAD, PREDICTOR]),
     "SwAV": ("swav", [CLUSTERS, f"views.first={CROPS}"]),
     "SwAV, two views": ("swav", [CLUSTERS, "objective=SwAV()"]),
-    "DINO": ("dino", [CLUSTERS, f"views.first={CROPS}"]),
+    "DINO": ("dino", [CLUSTERS, SLOW, f"views.first={CROPS}"]),
     "DINO, Sinkhorn": (
         "dino",
-        [CLUSTERS, f"views.first={CROPS}", "objective=DINO(centring='sinkhorn')"],
+        [CLUSTERS, SLOW, f"views.first={CROPS}", "objective=DINO(centring='sinkhorn')"],
     ),
     "VICReg": ("vicreg", ["network.projector=Projector(d=256, depth=3, width=256, last='none')"]),
     "Barlow Twins": (
@@ -137,187 +148,266 @@ class Memory:
         return self.most
 
 
-def measured(run: Any, data: Any) -> dict[str, float]:
-    """kNN and ridge accuracy of h, and of the two controls."""
+def measured(run: Any, data: Any, subject: str) -> dict[str, float | None]:
+    """kNN and ridge accuracy of the encoder, of the untrained network or of the input."""
     import chiaroscuro as cs
 
-    found = cs.diagnostics.evaluate(cs.embed(run, data), ["ridge"])["results"]
-    return {
-        f"{subject}_{key}": float(found[subject][key] or math.nan)
-        for subject in ("input", "untrained", "encoder")
-        for key in ("knn_20", "linear")
-    }
+    seen = cs.embed(run, data)
+    rows = {"encoder": seen.h, "untrained": seen.layers["untrained"], "input": None}[subject]
+    alone = cs.Embeddings(
+        h=rows,
+        labels=seen.labels,
+        split=seen.split,
+        thumbnails=seen.thumbnails if subject == "input" else None,
+    )
+    name = "input" if subject == "input" else "encoder"
+    found = cs.diagnostics.evaluate(alone, ["ridge"])["results"][name]
+    return {key: found[key] for key in ("knn_20", "linear")}
 
 
-def piece(method: str, lr: float, seed: int, seconds: float, rows: int, validate: bool) -> dict:
+def control(subject: str, seed: int, rows: int) -> dict[str, Any]:
+    """Measure the input, or the network of a seed before its first step."""
+    import numpy as np
+
+    import chiaroscuro as cs
+
+    arrays = data_of(rows, False)
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/images.npz", **arrays)
+        np.savez(f"{folder}/short.npz", **{k: v[:512] for k, v in arrays.items()})
+        settings = settings_of("SimCLR", f"{folder}/short.npz", RATES[0], seed, 1)
+        cs.train(settings, f"{folder}/run")
+        return measured(f"{folder}/run", f"{folder}/images.npz", subject)
+
+
+def piece(
+    method: str, lr: float, seed: int, seconds: float, rows: int, validate: bool
+) -> dict[str, Any]:
     """Train one method for its seconds, and measure it."""
+    import numpy as np
     import torch
 
     import chiaroscuro as cs
     from chiaroscuro.engine import StopTraining
+    from chiaroscuro.engine.state import Diverged
 
+    threads = torch.get_num_threads()
+    now = time.process_time if threads == 1 else time.perf_counter
     arrays = data_of(rows, validate)
     n = int((arrays["split"] == 0).sum())
     with tempfile.TemporaryDirectory() as folder:
-        import numpy as np
-
         np.savez(f"{folder}/images.npz", **arrays)
-        source = f"{folder}/images.npz"
-        # two epochs of a tenth of the images, the second of them timed: how many steps fit
-        short = {k: v[: max(512, n // 10)] for k, v in arrays.items()}
-        np.savez(f"{folder}/short.npz", **short)
-        marks: list[float] = []
-        look = lambda moment: marks.append(time.perf_counter())
-        cs.train(settings_of(method, f"{folder}/short.npz", lr, seed, 2), None, [look])
-        per_sample = (marks[1] - marks[0]) / min(len(short["split"]), n)
-        epochs = max(2, round(seconds / (per_sample * n)))
+        # two epochs of a few steps, the second of them timed: how many steps fit
+        np.savez(f"{folder}/short.npz", **{k: v[: min(n, 1536)] for k, v in arrays.items()})
         before, memory = resident(), Memory()
-        began = time.perf_counter()
-        ended: list[tuple[float, int]] = []
+        marks: list[tuple[float, int]] = []
+        look = lambda moment: marks.append((now(), moment.step))
+        short = settings_of(method, f"{folder}/short.npz", lr, seed, 2)
+        try:
+            cs.train(short, None, [look])
+            per_step = (marks[1][0] - marks[0][0]) / (marks[1][1] - marks[0][1])
+            per_epoch = n // short.batch
+            epochs = max(2, round(seconds / (per_step * per_epoch)))
+            settings = settings_of(method, f"{folder}/images.npz", lr, seed, epochs)
+            ended: list[tuple[float, int]] = []
+            began, clock_began = now(), time.perf_counter()
 
-        def clock(moment: Any) -> None:
-            ended.append((time.perf_counter() - began, moment.step))
-            if ended[-1][0] >= seconds:
-                raise StopTraining
+            def clock(moment: Any) -> None:
+                ended.append((now() - began, moment.step))
+                if ended[-1][0] >= 1.05 * seconds:
+                    raise StopTraining
 
-        settings = settings_of(method, source, lr, seed, epochs)
-        with contextlib.suppress(StopTraining):
-            cs.train(settings, f"{folder}/run", [clock])
+            with contextlib.suppress(StopTraining):
+                cs.train(settings, f"{folder}/run", [clock])
+        except Diverged as error:
+            return {"diverged": str(error), "lr": lr}
+        finally:
+            most = memory.end()
         took, steps = ended[-1]
-        most = memory.end()
-        found = measured(f"{folder}/run", source)
+        by_the_clock = time.perf_counter() - clock_began
+        found = measured(f"{folder}/run", f"{folder}/images.npz", "encoder")
     return {
         **found,
         "seconds": took,
+        "seconds_by_the_clock": by_the_clock,
         "planned_epochs": epochs,
-        "epochs": steps * settings.batch / n,
+        "epochs": steps / per_epoch,
         "images_per_second": steps * settings.batch / took,
         "memory_mb": most - before,
         "lr": lr,
-        "threads": torch.get_num_threads(),
+        "threads": threads,
     }
 
 
-def apart(name: str, arguments: dict[str, Any], threads: int) -> dict[str, Any]:
+def apart(arguments: dict[str, Any], threads: int) -> dict[str, Any]:
     """One piece in a process of its own."""
     command = [sys.executable, __file__, "--piece", json.dumps(arguments)]
     surroundings = {**os.environ, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{name} failed:\n{done.stderr[-2000:]}")
+        raise RuntimeError(done.stderr[-2000:] or f"exit status {done.returncode}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
 class Results:
     """Pieces by name, in a file that a stopped race goes on from."""
 
-    def __init__(self, path: Path, about: dict[str, Any]):
-        self.path, self.about = path, about
-        known = json.loads(path.read_text()) if path.is_file() else {}
-        same = known.get("about") == about
-        self.pieces: dict[str, Any] = known.get("pieces", {}) if same else {}
+    def __init__(self, call: argparse.Namespace):
+        self.path, self.call = call.out, call
+        self.about = {
+            "seconds": call.seconds,
+            "clock": "CPU seconds of the process" if call.threads == 1 else "wall clock",
+            "rows": call.rows,
+            "threads": call.threads,
+            "jobs": call.jobs,
+            "source": SOURCE,
+            "encoder": RESNET,
+            "rates": list(RATES),
+        }
+        known = json.loads(self.path.read_text())["result"] if self.path.is_file() else {}
+        if known and known["about"] != self.about:
+            raise SystemExit(
+                f"`{self.path}` holds a race of other settings, {known['about']}; this one has "
+                f"{self.about}. Move it away, or choose `--out`."
+            )
+        self.pieces: dict[str, Any] = known.get("pieces", {})
+        self.failed: dict[str, str] = {}
+        self.lock = threading.Lock()
 
-    def __call__(self, name: str, arguments: dict[str, Any], threads: int) -> dict[str, Any]:
-        if name not in self.pieces:
-            print(name, end=" ", flush=True)
-            self.pieces[name] = apart(name, arguments, threads)
+    def begin(self, pool: ThreadPoolExecutor, name: str, arguments: dict[str, Any]) -> Future:
+        """Run a piece unless it is there."""
+        return pool.submit(self._run, name, arguments)
+
+    def _run(self, name: str, arguments: dict[str, Any]) -> None:
+        if name in self.pieces:
+            return
+        try:
+            found = apart(arguments, self.call.threads)
+        except RuntimeError as error:  # named at the end; the others go on
+            self.failed[name] = str(error)
+            print(f"{name}: failed", flush=True)
+            return
+        with self.lock:
+            self.pieces[name] = found
             self.write()
-            print(f"kNN {100 * self.pieces[name]['encoder_knn_20']:.1f} %", flush=True)
-        return self.pieces[name]
+        shown = found.get("diverged") or f"kNN {100 * found['knn_20']:.1f} %"
+        print(f"{name}: {shown}", flush=True)
 
-    def write(self, summary: dict[str, Any] | None = None) -> None:
+    def write(self) -> None:
         """Keep what is known."""
-        whole = {"about": self.about, "environment": environment(), "pieces": self.pieces}
-        if summary:
-            whole["summary"] = summary
+        words = [f"--threads {self.call.threads}", f"--jobs {self.call.jobs}"]
+        words += [f"--seconds {self.call.seconds:g}"] * (self.call.seconds != SECONDS)
+        words += [f"--rows {self.call.rows}"] * bool(self.call.rows)
+        result = {"about": self.about, "summary": summary(self.pieces), "pieces": self.pieces}
+        whole = {
+            "command": f"python benchmarks/methods.py {' '.join(words)}",
+            "environment": {**environment(), "threads": self.call.threads},
+            "result": result,
+        }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         half = self.path.with_suffix(".part")
-        half.write_text(json.dumps(whole, indent=1))
+        half.write_text(json.dumps(whole, indent=1, allow_nan=False) + "\n", encoding="utf-8")
         os.replace(half, self.path)
 
 
-def race(call: argparse.Namespace) -> dict[str, Any]:
-    """All methods, or those asked for."""
-    about = {
-        "seconds": call.seconds,
-        "rows": call.rows,
-        "threads": call.threads,
-        "source": SOURCE,
-        "encoder": RESNET,
-        "rates": list(RATES),
-    }
-    results = Results(call.out, about)
-    summary: dict[str, Any] = {}
-    for method in call.only or METHODS:
-        common = {"method": method, "rows": call.rows}
-        tried = {}
-        for lr in RATES:
-            arguments = {
-                **common, "lr": lr, "seed": 0, "seconds": call.seconds / 3, "validate": True,
-            }  # fmt: skip
-            tried[lr] = results(f"{method}, choosing lr {lr:g}", arguments, call.threads)
-        lr = max(RATES, key=lambda rate: tried[rate]["encoder_knn_20"])
-        each = []
-        for seed in call.seeds:
-            arguments = {
-                **common, "lr": lr, "seed": seed, "seconds": call.seconds, "validate": False,
-            }  # fmt: skip
-            each.append(results(f"{method}, seed {seed}", arguments, call.threads))
-        summary[method] = summarised(each)
-        for control in ("input", "untrained"):
-            summary.setdefault(control, summarised(each, control))
-        results.write(summary)
-    return summary
+def choosing(method: str, lr: float) -> str:
+    """The name of a piece that chooses the rate."""
+    return f"{method}, choosing lr {lr:g}"
 
 
-def summarised(each: list[dict[str, Any]], subject: str = "encoder") -> dict[str, float]:
-    """Means over seeds, and the spread of the two accuracies."""
-    found: dict[str, float] = {}
-    for key in ("knn_20", "linear"):
-        values = [one[f"{subject}_{key}"] for one in each]
-        found[key] = statistics.mean(values)
-        found[f"{key}_spread"] = statistics.stdev(values) if len(values) > 1 else math.nan
-    if subject == "encoder":
+def race(call: argparse.Namespace) -> Results:
+    """All methods, or those asked for: first the rates, then the seeds."""
+    results = Results(call)
+    methods = call.only or list(METHODS)
+    with ThreadPoolExecutor(call.jobs) as pool:
+        third = {"rows": call.rows, "seconds": call.seconds / 3, "seed": 0, "validate": True}
+        tried = [
+            results.begin(pool, choosing(method, lr), {"method": method, "lr": lr, **third})
+            for method in methods
+            for lr in RATES
+        ]
+        for subject, seeds in (("input", call.seeds[:1]), ("untrained", call.seeds)):
+            for seed in seeds:
+                given = {"control": subject, "seed": seed, "rows": call.rows}
+                tried.append(results.begin(pool, f"{subject}, seed {seed}", given))
+        for one in tried:
+            one.result()
+        whole = {"rows": call.rows, "seconds": call.seconds, "validate": False}
+        trained = [
+            results.begin(
+                pool,
+                f"{method}, seed {seed}",
+                {"method": method, "lr": lr, "seed": seed, **whole},
+            )
+            for seed in call.seeds
+            for method in methods
+            if (lr := chosen(results.pieces, method)) is not None
+        ]
+        for one in trained:
+            one.result()
+    return results
+
+
+def chosen(pieces: dict[str, Any], method: str) -> float | None:
+    """The rate with the best kNN, once both have been tried; None if neither trains."""
+    tried = {lr: pieces.get(choosing(method, lr)) for lr in RATES}
+    if any(one is None for one in tried.values()):
+        return None
+    known = {lr: one["knn_20"] for lr, one in tried.items() if "diverged" not in one}
+    return max(known, key=known.__getitem__) if known else None
+
+
+def summary(pieces: dict[str, Any]) -> dict[str, Any]:
+    """Means over the seeds that are done, and the spread of the two accuracies."""
+    found: dict[str, Any] = {}
+    for name in ("input", "untrained", *METHODS):
+        each = [one for key, one in pieces.items() if key.startswith(f"{name}, seed ")]
+        trained = [one for one in each if "diverged" not in one]
+        if not each:
+            continue
+        row: dict[str, Any] = {"seeds": len(each), "diverged": len(each) - len(trained)}
+        for key in ("knn_20", "linear") if trained else ():
+            values = [one[key] for one in trained]
+            row[key] = statistics.mean(values)
+            row[f"{key}_spread"] = statistics.stdev(values) if len(values) > 1 else None
         for key in ("images_per_second", "memory_mb", "epochs", "seconds", "lr"):
-            found[key] = statistics.mean(one[key] for one in each)
+            if trained and key in trained[0]:
+                row[key] = statistics.mean(one[key] for one in trained)
+        found[name] = row
     return found
 
 
-def table(summary: dict[str, Any]) -> str:
-    """One line for each method, best kNN first, the controls below."""
-    names = {"input": "raw pixels", "untrained": "untrained network"}
-    lines = [
-        "| method | kNN, % | linear, % | images/s | epochs | memory, MB | lr |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    order = sorted(summary, key=lambda name: (name in names, -summary[name]["knn_20"]))
-    for name in order:
-        row = summary[name]
-        cells = [names.get(name, name)]
-        for key in ("knn_20", "linear"):
-            spread = row[f"{key}_spread"]
-            more = "" if math.isnan(spread) else f" ± {100 * spread:.1f}"
-            cells.append(f"{100 * row[key]:.1f}{more}")
-        shown = [("images_per_second", ".0f"), ("epochs", ".0f"), ("memory_mb", ".0f"), ("lr", "g")]
-        cells += [format(row[key], how) if key in row else "" for key, how in shown]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+SECONDS = 180.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=180.0)
+    parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=2, help="of each piece")
+    parser.add_argument("--jobs", type=int, default=1, help="pieces at a time")
     parser.add_argument("--rows", type=int, default=0, help="training images; 0 is all")
     parser.add_argument("--only", nargs="+", choices=list(METHODS))
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--out", type=Path, help="JSON; a look needs one of its own")
     parser.add_argument("--piece", help=argparse.SUPPRESS)
     call = parser.parse_args()
     if call.piece:
-        print(json.dumps(piece(**json.loads(call.piece))))
+        arguments = json.loads(call.piece)
+        subject = arguments.pop("control", None)
+        found = piece(**arguments) if subject is None else control(subject, **arguments)
+        print(json.dumps(found))
         return
-    print(table(race(call)))
+    if call.out is None:
+        if call.seconds != SECONDS or call.rows:
+            parser.error("a look, of other seconds or rows, needs `--out`")
+        call.out = RESULTS
+    results = race(call)
+    from tables import methods
+
+    print(methods(json.loads(call.out.read_text())))
+    for name, error in results.failed.items():
+        print(f"\n{name} failed:\n{error}", file=sys.stderr)
+    sys.exit(1 if results.failed else 0)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ FASTER, CLOSE, MEMORY = 50, 1e-6, 8 * 10**9
 
 
 def perceptron() -> nn.Module:
-    """About 75,000 parameters, d = 2."""
+    """Context 75,000 parameters, d = 2."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Linear(32, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 2)
@@ -42,7 +42,7 @@ def perceptron() -> nn.Module:
 
 
 def convolutional() -> nn.Module:
-    """About 70,000 parameters, d = 16."""
+    """Context 70,000 parameters, d = 16."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(3, 32, 3, stride=2, padding=1), nn.ReLU(),

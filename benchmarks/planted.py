@@ -87,13 +87,13 @@ def offset_unlabelled(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     return offset(a, s, draw, v)
 
 
-@ill("labels", "full_collapse common_offset", "knn", (0.02, 0.1, 0.3, 1.0))
+@ill("labels", "full_collapse common_offset", "knn", (0.5, 0.9, 0.97, 0.995))
 def cone(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
-    """Rows shrink towards one point until noise, of rounding or of batches, is as large."""
+    """Rows shrink towards one point of a narrow cone, and fine noise does not."""
     h = a["h"] - a["h"].mean(axis=0)
-    noise = s * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
-    to = (3.0 if v == 0 else 4.5) * _size(h) * _direction(h.shape[1], draw, 0)
-    return _with(a, h=to + h + noise * 2)
+    noise = 0.03 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
+    to = (2.0 if v == 0 else 3.0) * _size(h) * _direction(h.shape[1], draw, 0)
+    return _with(a, h=to + (1 - s) * h + noise)
 
 
 @ill("labels", "point_collapse dimensional_collapse", "knn", (0.5, 0.8, 0.95, 0.99))

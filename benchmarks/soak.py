@@ -42,7 +42,8 @@ from environment import save
 LOOK = 5.0  # seconds between readings of /proc
 SETTLE = 25.0  # seconds between the last change and the end of the clients
 TRAINING = """
-import sys
+import os, sys
+os.nice(5)  # the server is what is measured
 from chiaroscuro.engine import read_settings, train
 from chiaroscuro.engine.snapshots import snapshots
 small = ["network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "epochs=100000",

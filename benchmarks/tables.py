@@ -123,6 +123,42 @@ def race(content: dict) -> str:
     return "\n".join([*lines, "", last])
 
 
+def methods(content: dict) -> str:
+    """One line for each method, best kNN first, the controls below."""
+    result, names = content["result"], {"input": "raw pixels", "untrained": "untrained network"}
+    rows, about = result["summary"], result["about"]
+    n = about["rows"] or 10_000
+    lines = [
+        f"| CIFAR-10, {n:,} images to train on, {n // 5:,} held out | kNN, k = 20 | linear, ridge "
+        "| images/s | epochs | memory, MB | rate |",
+        "|---" * 7 + "|",
+    ]
+    shown = {"images_per_second": ".0f", "epochs": ".0f", "memory_mb": ".0f", "lr": "g"}
+    for name in sorted(rows, key=lambda one: (one in names, -rows[one].get("knn_20", 0.0))):
+        row = rows[name]
+        cells = [_spread(row.get(key), row.get(f"{key}_spread")) for key in ("knn_20", "linear")]
+        cells += [format(row[key], how) if key in row else "" for key, how in shown.items()]
+        fewer = f" ({row['diverged']} of {row['seeds']} diverged)" if row["diverged"] else ""
+        lines.append(f"| {names.get(name, name)}{fewer} | {' | '.join(cells)} |")
+    threads, jobs = about["threads"], about["jobs"]
+    cores = f"{threads} core{'s' * (threads > 1)} each, {jobs} at a time"
+    seeds = sorted({row["seeds"] for name, row in rows.items() if name not in names})
+    counted = " to ".join(map(str, (seeds[0], seeds[-1])[: len(seeds)])) if seeds else "0"
+    last = (
+        f"`{about['encoder']}`, {about['seconds']:g} s ({about['clock']}), {cores}; mean and "
+        f"standard deviation over seeds ({counted}); the rate, of {about['rates']}, was chosen on "
+        "the training side. Images/s count samples, not views; memory is what training adds to "
+        f"the process. Command: `{content['command']}`."
+    )
+    return "\n".join([*lines, "", last])
+
+
+def _spread(mean: float | None, spread: float | None) -> str:
+    if mean is None:
+        return "-"
+    return f"{100 * mean:.1f}" + ("" if spread is None else f" ± {100 * spread:.1f}") + " %"
+
+
 def emoji(content: dict) -> str:
     """Recall on held-out emoji, with one caption a picture and with several."""
     result = content["result"]
@@ -219,6 +255,103 @@ def kill(content: dict) -> str:
     )
 
 
+def device(content: dict) -> str:
+    """What a step asks of an accelerator, before and now."""
+    result = content["result"]
+    lines = [
+        "| forward and backward | synchronisations | operations | MB written | messages a step |",
+        "|---|---|---|---|---|",
+    ]
+    for name, row in result["after"].items():
+        old, cells = result["before"].get(name, {}), []
+        for key in ("synchronisations", "operations", "bytes", "collectives"):
+            scale = 1e6 if key == "bytes" else 1
+            both = [f"{one[key] / scale:,.0f}" for one in (old, row) if key in one]
+            cells.append(" → ".join(both))
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Losses of {result['pairs']} pairs in {result['d']} dimensions; a step is two views "
+            "through the network, NT-Xent, LARS and a slow copy. Counted, not timed: on `meta`, "
+            "where to read a number is an error, and for the older source (commit "
+            f"`{result['commit before'][:7]}`, left of the arrow; nothing where it has no such "
+            "row), which reads numbers, on the CPU. Messages are of a training on two ranks over "
+            "gloo, beside the gradients that DistributedDataParallel sends; those of a residual "
+            "network are of its synchronised batch norms. Both orders of the views (BYOL, SimSiam, "
+            "NNCLR, DINO) send their own.",
+            f"Command: `{content['command']}`.",
+        ]
+    )
+
+
+def scale(content: dict) -> str:
+    """Seconds and memory by the number of rows, and their slopes."""
+    sizes = [row["rows"] for row in content["result"][0]["sizes"]]
+    heads = " | ".join(f"{n:,} rows" for n in sizes)
+    lines = [f"| | {heads} | slope of seconds | slope of memory |", "|---" * (len(sizes) + 3) + "|"]
+    for task in content["result"]:
+        cells = [f"{row['seconds']:.3g} s, {row['megabytes']:,.0f} MB" for row in task["sizes"]]
+        slopes = f"{task['slope_seconds']:.2f} | {task['slope_megabytes']:.2f}"
+        lines.append(f"| {SCALED[task['task']]} | {' | '.join(cells)} | {slopes} |")
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Synthetic rows of 16 dimensions, one thread, on a machine with other work. Memory is "
+            "what the process held at most beyond what it held before. A slope of 1 is "
+            "proportional, 0 does not grow.",
+            f"Command: `{content['command']}`.",
+        ]
+    )
+
+
+SCALED = {
+    "open_folder": "open a folder of images from its cached index",
+    "open_tar": "open archives from their cached index, and decode a batch of 256",
+    "order": "the order of 100 batches of an epoch",
+    "fingerprint": "the digest of all ids that a resumed run compares",
+    "embed": "embed into shards, by a small network",
+    "diagnose": "diagnose a file of embeddings",
+}
+
+
+def neighbours(content: dict) -> str:
+    """Exact neighbours beside faiss's exact index."""
+    lines = ["| | rows | ours | faiss | ratio | equal neighbours |", "|---|---|---|---|---|---|"]
+    for row in content["result"]["rows"]:
+        what = f"{row['call']}, {row['queries']:,} queries, {row['law']}"
+        lines.append(
+            f"| {what} | {row['n']:,} | {row['seconds']:.2f} s | {row['faiss']:.2f} s | "
+            f"{row['ratio']:.2f} | {100 * row['same']:.2f} % |"
+        )
+    return "\n".join([*lines, "", f"128 dimensions, k = 20. Command: `{content['command']}`."])
+
+
+def jpeg(content: dict) -> str:
+    """Milliseconds of decoding, beside Pillow."""
+    result = content["result"]
+    lines = ["| JPEG | read at | ours | Pillow | times as fast | pixels differ by |"]
+    lines.append("|---|---|---|---|---|---|")
+    for row in result["rows"]:
+        size = f"size {row['size']}" if row["size"] else "its size"
+        lines.append(
+            f"| {row['width']} x {row['height']}, {row['kilobytes']:.0f} kB | {size} | "
+            f"{row['ours']:.2f} ms | {row['pillow']:.2f} ms | {row['ratio']:.1f} | "
+            f"{row['mean difference']:.2g} |"
+        )
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Medians of CPU time. Ours decodes by {result['decoder']}, beside Pillow "
+            f"{result['pillow']}; differences are means of 0 to 255. Command: "
+            f"`{content['command']}`.",
+        ]
+    )
+
+
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
@@ -231,16 +364,87 @@ def _percent(values: list[float | None]) -> str:
     return f"{_mean(known):.1f}{spread} %"
 
 
+def advice(content: dict) -> str:
+    """Shares of ills that are named, in all and by ill, of both parts."""
+    result = content["result"]
+    parts = [part for part in ("design", "judged") if part in result]
+    lines = ["| | " + " | ".join(parts) + " |", "|---" * (len(parts) + 1) + "|"]
+    for key, what in (
+        ("harmful_named", "harmful ills (5 points or more) named in the first two findings"),
+        ("harmful_warned", "the same, above a note"),
+        ("harmless_accused_of_another", "harmless ills (below 1 point) accused of another"),
+        ("healthy_accused", "healthy sets accused above a note"),
+    ):
+        lines.append(f"| {what} | {' | '.join(_share(result[p][key]) for p in parts)} |")
+    lines += ["", "| ill | " + " | ".join(f"{p}: harmful named" for p in parts)]
+    lines[-1] += " | " + " | ".join(f"{p}: harmless warned" for p in parts) + " |"
+    lines.append("|---" * (2 * len(parts) + 1) + "|")
+    for name in result[parts[-1]]["ills"]:
+        own = [result[p]["ills"].get(name, {}) for p in parts]
+        cells = [_share(one.get(k)) for k in ("harmful_named", "harmless_warned") for one in own]
+        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _share(one: dict | None) -> str:
+    if one is None or not one["of"]:
+        return "-"
+    low, high = one["interval"]
+    said = f"{round(one['share'] * one['of'])} of {one['of']}"
+    return f"{said} ({100 * low:.0f} to {100 * high:.0f} %)"
+
+
+def trainings(content: dict) -> str:
+    """What each sick training lost, what was found first, and what following it regained."""
+    name = "judged" if "judged" in content["result"] else "design"
+    part = content["result"][name]
+    lines = [
+        f"Part `{name}`, {part['sick']} sick trainings of {', '.join(part['kinds'])}, of which "
+        f"{part['harmed']} lost 5 points or more:",
+        "",
+        f"- cause named first: {_share(part['named_first'])}; in the first two: "
+        f"{_share(part['named_in_two'])}",
+        f"- the first advice regains 70 % of the loss or more: {_share(part['regained_70'])}",
+        f"- healthy trainings accused above a note: {_share(part['healthy_accused'])}; what "
+        f"following it cost them, in points: {_costs(part['healthy_cost'])}",
+        "",
+        "| training | accuracy | lost, points | first finding | aims at | after, mean of 3 seeds | "
+        "regained |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in part["rows"]:
+        aims = ", ".join(f"{key} {value}" for key, value in row["target"].items())
+        after = f"{100 * row['after']:.1f} %" if "after" in row else "-"
+        back = row.get("regained")
+        lines.append(
+            f"| {row['case'].replace('_', ' ')} | {100 * row['accuracy']:.1f} % | "
+            f"{100 * row['lost']:.1f} | {(row['first'] or '-').replace('_', ' ')} | "
+            f"{aims or '-'} | {after} | {'-' if back is None else f'{100 * back:.0f} %'} |"
+        )
+    return "\n".join(lines)
+
+
+def _costs(costs: list[float]) -> str:
+    return ", ".join(f"{100 * cost:.1f}" for cost in costs) or "none was to be followed"
+
+
 TABLES: dict[str, Callable[[dict], str]] = {
+    "advice": advice,
+    "advice-loop": trainings,
     "objective": objective,
     "parity": parity,
     "race": race,
+    "methods": methods,
     "emoji": emoji,
     "temperature": temperature,
     "alignment": alignment,
     "augment": augment,
     "train_step": train_step,
     "kill": kill,
+    "device": device,
+    "scale": scale,
+    "neighbours": neighbours,
+    "jpeg": jpeg,
 }
 
 
