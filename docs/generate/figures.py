@@ -32,7 +32,7 @@ def _diagnosis() -> bytes:
     for (name, h), colour in zip(kinds.items(), ("#1b7f5c", "#d97706", "#b91c1c"), strict=True):
         s = np.linalg.svd(h - h.mean(0), compute_uv=False) / np.sqrt(n)
         axes[0].semilogy(np.arange(1, d + 1), s, color=colour)
-        at = 40 if name.startswith("dim") else 24
+        at = 12 if name.startswith("dim") else 24
         axes[0].annotate(
             name,
             (at, s[at - 1]),

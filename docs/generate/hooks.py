@@ -15,16 +15,19 @@ from mkdocs.utils import get_relative_url
 sys.path[:0] = [str(Path(__file__).parent)]
 
 import benchmarks_page  # noqa: E402
+import costs  # noqa: E402
 import figures  # noqa: E402
 import papers  # noqa: E402
 import reference  # noqa: E402
 import tutorials  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-_MARKER = re.compile(r"^<!-- generated: ([\w ]+) -->$", re.MULTILINE)
+_MARKER = re.compile(r"^<!-- generated: ([\w -]+) -->$", re.MULTILINE)
 _FORMULA = re.compile(
     r'<(span|div) class="arithmatex">(?:\\\((.*?)\\\)|\\\[(.*?)\\\])</\1>', re.DOTALL
 )
+_BAR = '<mo stretchy="false">&#x0007C;</mo>'
+_TIGHT_BAR = '<mo stretchy="false" lspace="0" rspace="0">&#x0007C;</mo>'
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -40,7 +43,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Replace `<!-- generated: what words -->` by what it names."""
     makers = {"claims": papers.claims, "papers": papers.table, "benchmark": benchmarks_page.one}
     makers |= {"benchmarks": benchmarks_page.rest}
-    makers |= {"tutorials": tutorials.table, "code": papers.code}
+    makers |= {"tutorials": tutorials.table, "code": papers.code, "costs": costs.written}
 
     def made(marker: re.Match[str]) -> str:
         what, *words = marker[1].split()
@@ -52,9 +55,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
     """Turn every formula into MathML, which browsers show without a script."""
 
-    def formula(found: re.Match[str]) -> str:
-        text = html.unescape(found[2] or found[3]).strip()
-        return str(convert(text, display="block" if found[1] == "div" else "inline"))
+    def formula(match: re.Match[str]) -> str:
+        text = html.unescape(match[2] or match[3]).strip()
+        shown = str(convert(text, display="block" if match[1] == "div" else "inline"))
+        return shown.replace(_BAR, _TIGHT_BAR)
 
     return _FORMULA.sub(formula, content)
 

@@ -3,7 +3,7 @@
     python docs/generate/notebook.py tutorial.py tutorial.ipynb
 
 A cell's output is what it prints, the value of its last expression (unless it ends in `;`), and the
-figures it leaves open. The first error ends the execution.
+figures it leaves open. The first error ends the execution. Prints the seconds of CPU time it took.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import io
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def main(source: str, out: str) -> None:
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     whole = {"cells": book, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 4}
     Path(out).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    print(f"{time.process_time():.0f}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def claims(root: Path, paper: str) -> str:
     """Return the experiments of one paper: what is judged, the figures, every claim."""
     from chiaroscuro import labs
 
-    by_name = {lab.name: lab for lab in labs.found() if lab.paper == paper}
+    by_name = {lab.name: lab for lab in labs.all_labs() if lab.paper == paper}
     records = _records(root, paper)
     every = [claim for record in records.values() for claim in record["claims"]]
     lines = [
@@ -114,7 +114,7 @@ def code(root: Path, paper: str) -> str:
     from chiaroscuro import labs
 
     lines = ["| experiment | claims | code |", "|---|---|---|"]
-    for lab in labs.found():
+    for lab in labs.all_labs():
         if lab.paper == paper:
             topics = ", ".join(lab.topics)
             path = f"src/chiaroscuro/labs/{paper}/{lab.name}.py"

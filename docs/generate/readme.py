@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"(<!-- output: (\w+) -->\n```\n)(.*?)(```\n<!-- /output -->)", re.DOTALL)
 PROGRESS = re.compile(r"^epoch \d+, step ")
 WIDTH = 100
+SLOW = ("measuring ", "scanning ")
+"""How lines begin that a diagnosis prints only where it takes long."""
 MORE = "It could tell more"
 """What a diagnosis could say of richer files: left out of the README."""
 
@@ -59,6 +61,7 @@ def typed(command: str, folder: Path) -> list[str]:
     if done.returncode:
         raise SystemExit(f"`{command}` ends with status {done.returncode}:\n{done.stdout}")
     lines = [line.rstrip() for line in done.stdout.rstrip().splitlines()]
+    lines = [line for line in lines if not line.startswith(SLOW)]
     if MORE in lines:
         lines = [*lines[: lines.index(MORE)], "..."]
     return shortened(lines)

@@ -74,7 +74,8 @@ def _execute(source: Path, cache: Path) -> None:
     )
     if done.returncode:
         raise PluginError(f"tutorial {source.name} fails:\n{done.stderr}")
-    print(f"tutorial {source.stem}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+    seconds = f"{time.perf_counter() - began:.0f} s, {done.stdout.strip()} s of CPU time"
+    print(f"tutorial {source.stem}: {seconds}", file=sys.stderr)
 
 
 def _page(name: str, book: dict[str, Any]) -> dict[str, str | bytes]:
