@@ -54,9 +54,10 @@ $(STAMP): pyproject.toml $(wildcard constraints/*.txt)
 demo: $(STAMP)
 	@$(BIN)/chiaro demo --out out/demo
 
-# one torch thread per worker: two workers already fill two cores
+# one torch thread per worker: two workers already fill two cores; each begins with half of the
+# files, so that what a file prepares is prepared once
 test: $(STAMP)
-	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 # all extras at once; if that fails, one by one, and those that fail alone are listed by name
 $(XSTAMP): pyproject.toml $(wildcard constraints/*.txt)
@@ -75,7 +76,7 @@ $(XSTAMP): pyproject.toml $(wildcard constraints/*.txt)
 
 test-extras: $(XSTAMP)
 	@OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 WANDB_MODE=offline HF_HUB_OFFLINE=1 \
-		$(XBIN)/python -m pytest -q -n 2 --extras tests
+		$(XBIN)/python -m pytest -q -n 2 --dist worksteal --extras tests
 
 check: $(STAMP)
 	@$(BIN)/ruff check --quiet .

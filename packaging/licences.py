@@ -31,17 +31,28 @@ def pins() -> dict[str, str]:
     return dict(sorted((name.lower(), version) for name, version in found))
 
 
-def licence(name: str) -> str | None:
-    """What an installed package says of its licence; None if it is not installed."""
+def licence(name: str, version: str) -> str | None:
+    """What an installed package says of its licence; None if that version is not installed."""
     try:
-        about = metadata.metadata(name)
+        package = metadata.distribution(name)
     except metadata.PackageNotFoundError:
+        return None
+    about = package.metadata
+    if package.version.partition("+")[0] != version.partition("+")[0]:
         return None
     stated = about.get("License-Expression") or ""
     kinds = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier", []) if "License" in c]
     kinds = [kind for kind in kinds if kind != "OSI Approved"]
     short = (about.get("License") or "").strip().split("\n")[0]
-    return stated or ", ".join(kinds) or short[:80] or "not stated"
+    return stated or ", ".join(kinds) or short[:80] or title(package) or "not stated"
+
+
+def title(package: metadata.Distribution) -> str:
+    """The first line of the file of the licence, where that is all there is."""
+    texts = (
+        package.read_text(f"licenses/{f}") for f in package.metadata.get_all("License-File", [])
+    )
+    return next((text.strip().split("\n")[0][:80] for text in texts if text), "")
 
 
 def rows() -> dict[str, tuple[str, str]]:
@@ -55,7 +66,7 @@ def main() -> None:
     known = rows()
     lines = []
     for name, version in pins().items():
-        found = licence(name)
+        found = licence(name, version)
         kept = known[name][1] if known.get(name, ("",))[0] == version else "not asked yet"
         lines.append(f"| {name} | {version} | {found or kept} |")
     FILE.write_text(HEAD + "\n".join(lines) + "\n")
