@@ -154,7 +154,7 @@ def test_train_embed_and_evaluate(capsys, tmp_path):
     status, of_run, _ = run(capsys, "evaluate", folder)
     assert status == 0
     percent = f"{100 * found['results']['encoder']['knn_20']:.1f} %"
-    assert percent in next(line for line in of_run.splitlines() if line.startswith("encoder"))
+    assert percent in next(line for line in of_run.splitlines() if line.startswith("knn_20"))
     assert run(capsys, "train", "digits", "--set", *TINY, "--out", folder)[0] == 2
     again = run(capsys, "train", "digits", "--set", *TINY, "--out", folder, "--resume")
     assert again[0] == 0

@@ -8,6 +8,12 @@ from typing import Any
 __all__ = ["table"]
 
 _RANKS = ("recall_1", "recall_5", "recall_10", "median_rank")
+_LINEAR = {
+    "linear": "accuracy of a ridge classifier",
+    "linear_logistic": "accuracy of logistic regression",
+    "linear_sgd": "accuracy of a linear classifier, by SGD",
+    "map": "mean average precision of search by label",
+}
 _WAYS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 
 
@@ -22,8 +28,11 @@ def table(found: Mapping[str, Any]) -> str:
         >>> protocol = {"n_train": 4, "n_test": 2, "most_frequent_class": 0.5}
         >>> print(table({"protocol": protocol, "results": {"encoder": scores}}))
         fitted on 4 rows, tested on 2 others; the most frequent class has 50.0 %
-                        d   knn_20  knn_200   linear
-        encoder         2   50.0 %        -  100.0 %
+                       encoder
+        dimensions           2
+        knn_20          50.0 %   accuracy of 20 nearest neighbours
+        knn_200              -   accuracy of 200 nearest neighbours
+        linear         100.0 %   accuracy of a ridge classifier
     """
     protocol, results = found["protocol"], found["results"]
     lines = _warnings(protocol)
@@ -52,23 +61,40 @@ def _warnings(protocol: Mapping[str, Any]) -> list[str]:
 
 
 def _accuracies(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:
-    there: Mapping[str, Any] = next((row for row in results.values() if "d" in row), {})
+    known = {name: row for name, row in results.items() if "missing" not in row}
+    first: Mapping[str, Any] = next((row for row in known.values() if "d" in row), {})
     starts = ("knn", "linear", "few_shot", "map", "recall")
     left_out = ("majority", "interval")
-    keys = [k for k in there if k.startswith(starts) and not k.endswith(left_out)]
-    widths = [max(8, len(key) + 2) for key in keys]
+    keys = [key for key in first if key.startswith(starts) and not key.endswith(left_out)]
     lines = [
         f"fitted on {protocol['n_train']} rows, tested on {protocol['n_test']} others; the most "
         f"frequent class has {100 * protocol['most_frequent_class']:.1f} %",
-        f"{'':<10}{'d':>7}" + "".join(f" {k:>{w}}" for k, w in zip(keys, widths, strict=True)),
+        f"{'':<11}" + "".join(f"{name:>11}" for name in known),
+        f"{'dimensions':<11}" + "".join(f"{row['d']:>11}" for row in known.values()),
     ]
-    for name, row in results.items():
-        if "missing" in row:
-            lines.append(f"{name:<10}{'-':>7}  {row['missing']}")
-            continue
-        cells = "".join(f" {_percent(row[k]):>{w}}" for k, w in zip(keys, widths, strict=True))
-        lines.append(f"{name:<10}{row['d']:>7}{cells}")
+    for key in keys:
+        cells = "".join(f"{_percent(row[key]):>11}" for row in known.values())
+        lines.append(f"{key:<11}{cells}   {meaning(key)}".rstrip())
+    lines += [f"{name}: {row['missing']}" for name, row in results.items() if "missing" in row]
     return lines
+
+
+def meaning(key: str) -> str:
+    """What a row of the table is, in a few words.
+
+    Example:
+        >>> meaning("knn_20"), meaning("few_shot_1")
+        ('accuracy of 20 nearest neighbours', 'accuracy from 1 labelled row of each class')
+    """
+    if key in _LINEAR:
+        return _LINEAR[key]
+    name, _, count = key.rpartition("_")
+    plural = "s" if count != "1" else ""
+    return {
+        "knn": f"accuracy of {count} nearest neighbour{plural}",
+        "few_shot": f"accuracy from {count} labelled row{plural} of each class",
+        "recall": f"the label is among those of the {count} nearest",
+    }.get(name, "")
 
 
 def _retrieval(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:

@@ -194,6 +194,7 @@ NARROW = (
 LAPTOP = Settings(sets=NARROW)
 LONG = Settings(
     source="cifar100",
+    fallback="cifar100_12k",
     sets=(*NARROW, "schedule.warmup=5"),
     epochs=60,
     looks=(0, 1, 2, 4, 8, 15, 30, 45, 60),
