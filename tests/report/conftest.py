@@ -125,6 +125,8 @@ class Opened:
 
     def __init__(self, browser, address, **options):
         options.setdefault("viewport", {"width": 1280, "height": 900})
+        # scrolling at once: a smooth one would still be under way when places are read
+        options.setdefault("reduced_motion", "reduce")
         self.context = browser.new_context(**options)
         self.page = self.context.new_page()
         self.errors, self.requests = [], []
@@ -136,9 +138,18 @@ class Opened:
 
     def place(self, row):
         """Where a sample is drawn, in pixels of the window."""
-        box = self.page.locator("#map .left .stage").bounding_box()
-        x, y = self.page.evaluate("(i) => chiaroscuro.map.place(i)", row)
-        return box["x"] + x, box["y"] + y
+        return self.places([row])[0]
+
+    def places(self, rows):
+        """Where samples are drawn, in pixels of the window, all read at one moment."""
+        return self.page.evaluate(
+            """(rows) => {
+              const { map } = chiaroscuro;
+              const { left, top } = map.stage.getBoundingClientRect();
+              return rows.map((i) => map.place(i)).map(([x, y]) => [left + x, top + y]);
+            }""",
+            rows,
+        )
 
     def show_map(self):
         self.page.locator("#map .left .stage").scroll_into_view_if_needed()
