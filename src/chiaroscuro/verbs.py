@@ -438,6 +438,7 @@ def complete_run(subject: Any) -> list[str]:
         if not embedded or run.diagnosis() is None:
             seen = _examine(opened)
             if not embedded:
+                run.require_own()
                 seen.embeddings.save(run.embeddings("report"))
             if run.diagnosis() is None:
                 _diagnose_run(opened, seen)

@@ -127,6 +127,51 @@ def test_two_that_begin_in_one_folder_do_not_both_create_a_run(tmp_path):
     assert os.listdir(tmp_path / "run") == ["writer.lock"]
 
 
+def test_nothing_is_written_through_links_of_a_run_folder(tmp_path):
+    """A stranger's folder must not have files changed that are the reader's."""
+    settings = small(tmp_path)
+    run = train(settings, tmp_path / "run")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("no line end")
+    checkpoints.save(outside / "saved", 1, {}, {})
+    before = {path: path.stat().st_mtime_ns for path in outside.rglob("*")}
+    places = {"writer.lock": "precious", "history.jsonl": "precious"}
+    places |= dict.fromkeys(("checkpoints", "embeddings", "initial", "moments"), "saved")
+    for name, to in places.items():
+        aside = (run.folder / name).exists() and (run.folder / name).rename(tmp_path / "aside")
+        (run.folder / name).symlink_to(outside / to)
+        with pytest.raises(InputError, match=rf"{name}` .*is a link to `.+outside/{to}`"):
+            train(continued(run.folder, ["epochs=3"]), run.folder, resume=True)
+        (run.folder / name).unlink()
+        if aside:
+            aside.rename(run.folder / name)
+    assert {path: path.stat().st_mtime_ns for path in outside.rglob("*")} == before
+    (run.folder / "checkpoints").rename(run.folder / "elsewhere")
+    (run.folder / "checkpoints").symlink_to("elsewhere")  # inside: nobody else's
+    (tmp_path / "link").symlink_to(run.folder)
+    train(settings, tmp_path / "link", resume=True)
+
+
+def test_a_lock_that_is_no_file_is_a_sentence(tmp_path, monkeypatch):
+    from chiaroscuro.artifacts import locks
+
+    os.mkfifo(tmp_path / "writer.lock")
+    with pytest.raises(InputError, match="is not a regular file"), one_writer(tmp_path):
+        pass
+    (tmp_path / "writer.lock").unlink()
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(locks.os, "pwrite", full)
+        with pytest.raises(ChiaroError, match="The disk is full"), one_writer(tmp_path):
+            pass
+    with one_writer(tmp_path):  # the failure holds nothing
+        pass
+
+
 def test_what_is_left_of_a_run_is_not_trained_over(tmp_path):
     run = train(small(tmp_path), tmp_path / "run")
     (run.folder / "settings.toml").unlink()

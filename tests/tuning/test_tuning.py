@@ -509,6 +509,18 @@ def test_a_journal_that_somebody_wrote_to_is_named_with_the_line(file, whole, tm
         tuning.tune(file, TRIALS, out, resume=True)
 
 
+@pytest.mark.parametrize("name", ["journal.log", "journal.log.lock", "trials", ".claim"])
+def test_nothing_is_written_through_links_of_a_search(file, whole, tmp_path, name):
+    out, outside = tmp_path / "out", tmp_path / "outside"
+    shutil.copytree(whole[0], out)
+    (out / name).rename(outside)
+    (out / name).symlink_to(outside)
+    there = {p: p.stat().st_mtime_ns for p in [outside, *outside.rglob("*")]}
+    with pytest.raises(ChiaroError, match=rf"{name}` .*is a link to `.+outside`"):
+        tuning.tune(file, TRIALS, out, resume=True)
+    assert {p: p.stat().st_mtime_ns for p in [outside, *outside.rglob("*")]} == there
+
+
 @pytest.mark.parametrize("kept", [0, 1, 0.5, -1])
 def test_a_journal_that_lost_trials_is_refused_and_nothing_is_run_again(
     file, whole, tmp_path, kept

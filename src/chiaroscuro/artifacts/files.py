@@ -8,7 +8,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,6 +21,7 @@ __all__ = [
     "newer",
     "read_json",
     "replace",
+    "require_own",
     "sync",
     "sync_folder",
     "temporary",
@@ -99,6 +100,29 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         folder.mkdir(exist_ok=True)
         sync_folder(above)
+
+
+def require_own(folder: Path, names: Iterable[str]) -> None:
+    """Refuse a folder in which a name that is written to is a link that leads out of it.
+
+    Who made the folder would have other files changed by whoever goes on with it.
+
+    Args:
+        folder: which may be reached by a link itself.
+        names: of files that are appended to, and of folders that are written into. What `replace`
+            writes needs no look: a link under its name is replaced, not followed.
+
+    Example:
+        >>> require_own(Path("."), ["history.jsonl"])
+    """
+    home = os.path.realpath(folder)
+    for name in names:
+        path = folder / name
+        if path.is_symlink() and os.path.commonpath([home, os.path.realpath(path)]) != home:
+            raise InputError(
+                f"`{path}` is a link to `{os.readlink(path)}`, outside of `{folder}`, and would be "
+                "written to. Put what it leads to in its place."
+            )
 
 
 def replace(path: Path, write: Callable[[BinaryIO], None]) -> None:

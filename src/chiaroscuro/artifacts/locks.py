@@ -7,19 +7,24 @@ import errno
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from chiaroscuro.errors import ChiaroError
+from chiaroscuro.artifacts.files import writing
+from chiaroscuro.errors import ChiaroError, InputError
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["one_writer"]
+__all__ = ["one_writer", "open_lock"]
+
+# a link would have the file changed that it leads to, and a pipe would wait for its reader
+_FLAGS = os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 _CANNOT = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 _HELD: dict[str, dict[str, Any]] = {}
@@ -57,21 +62,42 @@ def one_writer(folder: Path) -> Iterator[str]:
     if fcntl is None:
         yield "This system cannot lock a run folder; see to it that no other process writes to it."
         return
-    try:
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
-    except OSError as error:
-        raise ChiaroError(f"`{path}` cannot be written: {error.strerror or error}.") from None
+    handle = open_lock(path)
     try:
         said = _locked(handle, folder)
         _HELD[name] = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
-        _rewrite(handle, json.dumps(_HELD[name]).encode())
         try:
+            with writing(path):
+                _rewrite(handle, json.dumps(_HELD[name]).encode())
             yield said
         finally:
             del _HELD[name]
-            _rewrite(handle, b"")
+            with contextlib.suppress(OSError):  # who held it is for people; the lock itself ends
+                _rewrite(handle, b"")
     finally:
         os.close(handle)
+
+
+def open_lock(path: Path) -> int:
+    """Return a handle to a file to lock, made if need be; a link, a pipe or a device is refused.
+
+    Example:
+        >>> import tempfile
+        >>> os.close(open_lock(Path(tempfile.mkdtemp()) / "writer.lock"))
+    """
+    try:
+        handle = os.open(path, _FLAGS, 0o644)
+    except OSError as error:
+        if path.is_symlink():
+            raise InputError(
+                f"`{path}` needs to be a file of its own; it is a link to `{os.readlink(path)}`. "
+                "Remove it."
+            ) from None
+        raise ChiaroError(f"`{path}` cannot be written: {error.strerror or error}.") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError(f"`{path}` is not a regular file. Remove it.")
+    return handle
 
 
 def _locked(handle: int, folder: Path) -> str:
@@ -96,7 +122,7 @@ def _rewrite(handle: int, text: bytes) -> None:
 def _facts(text: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:  # about to be written
+    except (ValueError, RecursionError):  # about to be written, or not ours
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -106,7 +132,8 @@ def _now() -> str:
 
 
 def _taken(folder: Path, known: dict[str, Any]) -> ChiaroError:
-    pid, host, since = (known.get(name, "?") for name in ("pid", "host", "since"))
+    told = (" ".join(str(known.get(name, "?")).split()) for name in ("pid", "host", "since"))
+    pid, host, since = (text[:80] for text in told)
     return ChiaroError(
         f"Another process (pid {pid}, on {host}, since {since}) trains in `{folder}`; wait for its "
         "end, or choose another folder."

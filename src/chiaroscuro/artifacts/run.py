@@ -22,6 +22,7 @@ from chiaroscuro.artifacts.files import (
     newer,
     read_json,
     replace,
+    require_own,
     sync_folder,
     to_json,
     writing,
@@ -40,6 +41,7 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHO
 _SETTINGS_BYTES = 16 << 20
 _OURS = {"environment.json", "checkpoints", "embeddings", "writer.lock"}
 _OURS |= {"objects.json", "initial", "scaling.json", "tokenizer"}
+_WRITTEN = ("history.jsonl", "checkpoints", "embeddings", "initial", "moments", "tokenizer")
 
 
 def require_free(folder: Path) -> None:
@@ -131,6 +133,10 @@ class Run:
         object.__setattr__(self, "folder", Path(self.folder))
 
     # ---- making and finding ----
+
+    def require_own(self) -> None:
+        """Refuse a run with a link under a name that training or a report would write through."""
+        require_own(self.folder, _WRITTEN)
 
     @classmethod
     def create(

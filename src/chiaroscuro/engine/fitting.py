@@ -829,6 +829,7 @@ def _locked(folder: Path | None, there: bool) -> Iterator[tuple[str, ...]]:
                 require_free(folder)
                 with writing(folder):
                     make_folder(folder)
+            Run(folder).require_own()
             return stack.enter_context(one_writer(folder))
 
         said = on_every_rank(take)

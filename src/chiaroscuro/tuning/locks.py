@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from chiaroscuro.artifacts.locks import open_lock
 from chiaroscuro.errors import ChiaroError
 
 try:
@@ -32,7 +33,7 @@ class JournalLock:
 
     def acquire(self) -> bool:
         """Wait for it."""
-        self.handle = os.open(self.path, os.O_CREAT | os.O_RDWR)
+        self.handle = open_lock(self.path)
         if fcntl is not None:
             fcntl.flock(self.handle, fcntl.LOCK_EX)
         return True
@@ -57,7 +58,7 @@ def held(path: Path) -> Iterator[None]:
 
 def taken(path: Path) -> int | None:
     """Return the lock as a handle to close, or None where another process holds it."""
-    handle = os.open(path, os.O_CREAT | os.O_RDWR)
+    handle = open_lock(path)
     if fcntl is None:
         return handle
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from chiaroscuro.artifacts.files import writing
+from chiaroscuro.artifacts.files import require_own, writing
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.tuning.result import SearchResult, write_text
 from chiaroscuro.tuning.search import Search, read_search
@@ -90,6 +90,7 @@ def tune(
     check_data(chosen)
     folder = Path(out)
     _same_engine(folder, engine)
+    require_own(folder, ["trials", *(other.keeps for other in ENGINES.values())])
     ENGINES[engine].ready()
     _open(chosen, folder, resume)
 

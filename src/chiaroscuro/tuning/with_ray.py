@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chiaroscuro.artifacts.bounded import read_regular
-from chiaroscuro.artifacts.files import from_json, to_json
+from chiaroscuro.artifacts.files import from_json, require_own, to_json
 from chiaroscuro.errors import ChiaroError, install_command, need
 from chiaroscuro.tuning.locks import held
 from chiaroscuro.tuning.result import SearchResult, Trial, read_result, write_result
@@ -121,6 +121,7 @@ def _lines_of(out: Path, number: int) -> Path:
 
 def _append(out: Path, number: int, line: dict[str, Any]) -> None:
     path = _lines_of(out, number)
+    require_own(path.parent, [path.name])
     with held(path.with_suffix(".lock")), path.open("ab") as file:
         file.write((to_json(line) + "\n").encode())
         file.flush()
