@@ -17,6 +17,7 @@ from chiaroscuro.data import BlockOrder, order_of, read_tar, write_tars
 from chiaroscuro.data import index as index_file
 from chiaroscuro.data.shards import shards
 from chiaroscuro.data.tars import tar_samples
+from chiaroscuro.engine.fingerprint import fingerprint
 from chiaroscuro.errors import InputError
 
 
@@ -347,3 +348,50 @@ def test_the_index_is_kept_until_an_archive_changes(tmp_path, monkeypatch):
         assert again.column(name).tolist() == changed.column(name).tolist()
     assert (again[[7, 0]]["images"] == changed[[7, 0]]["images"]).all()
     assert len(first) == 12
+
+
+@pytest.fixture
+def far(tmp_path, monkeypatch):
+    """Three archives in fsspec's memory, and how often it was asked for what."""
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    memory = fsspec.filesystem("memory")
+    plant(tmp_path)
+    for path in tmp_path.glob("a-*.tar"):
+        memory.pipe(f"/counted/{path.name}", path.read_bytes())
+    asked = {"info": 0, "open": 0}
+
+    def counted(name, call):
+        def count(*arguments, **named):
+            asked[name] += 1
+            return call(*arguments, **named)
+
+        return count
+
+    for name in asked:
+        monkeypatch.setattr(type(memory), name, counted(name, getattr(type(memory), name)))
+    return memory, asked
+
+
+def test_a_shard_elsewhere_is_asked_about_once_and_fetched_once(far):
+    data = read_tar("memory://counted/a-{0..2}.tar")
+    for _ in range(3):
+        assert len(data[np.arange(12)]["images"]) == 12
+    copy = pickle.loads(pickle.dumps(data))  # as a worker gets it
+    assert copy[[0]]["images"].shape == (1, 4, 4, 3)
+    fingerprint(data)
+    assert far[1] == {"info": 3, "open": 3}
+
+
+def test_shards_beyond_the_cache_are_fetched_again_and_must_be_the_same(far, monkeypatch):
+    memory, asked = far
+    monkeypatch.setenv("CHIARO_SHARD_CACHE", "1")
+    data = read_tar("memory://counted/a-{0..2}.tar")
+    images = data[np.arange(12)]["images"]
+    assert images[:, 0, 0, 0].tolist() == [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11]
+    assert asked["open"] > 3
+    monkeypatch.setattr("chiaroscuro.data.shards.FRESH", -1.0)
+    content = memory.cat_file("/counted/a-0.tar")
+    memory.pipe("/counted/a-0.tar", content + b"\0" * 1024)
+    with pytest.raises(InputError, match=r"a-0\.tar` has changed since it was opened"):
+        data[np.arange(12)]["images"]

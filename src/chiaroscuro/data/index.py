@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
 import hashlib
 import json
@@ -9,7 +11,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,15 @@ from chiaroscuro.artifacts.numpy_files import read_npy
 from chiaroscuro.data.places import cache_folder
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["CACHED_FROM", "Index", "RowsOnDisk", "indexed"]
+__all__ = [
+    "CACHED_FROM",
+    "Index",
+    "RowsOnDisk",
+    "Wanted",
+    "indexed",
+    "shared",
+    "with_shared",
+]
 
 CACHED_FROM = 10_000
 """Rows from which on an index is kept; smaller ones are made in no time."""
@@ -123,6 +133,58 @@ class Index:
     arrays: dict[str, Any]
     notes: dict[str, Any]
     stamps: list[Any]
+
+
+class Wanted(Exception):  # noqa: N818 - nothing went wrong
+    """Raised by `shared` inside `with_shared`: these tasks can be done by several processes.
+
+    Args:
+        key: names them, the same in every process.
+        tasks: each gives what JSON can hold.
+    """
+
+    def __init__(self, key: str, tasks: Sequence[Callable[[], Any]]) -> None:
+        super().__init__(key)
+        self.key, self.tasks = key, tasks
+
+
+_KNOWN: contextvars.ContextVar[dict[str, list[Any]] | None] = contextvars.ContextVar(
+    "results of shared tasks", default=None
+)
+
+
+def shared(key: list[Any], tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Return the results of tasks, which several processes may share out among them.
+
+    Args:
+        key: names the tasks; what JSON can hold.
+        tasks: functions of nothing; each gives what JSON can hold.
+
+    Example:
+        >>> shared(["doubled"], [lambda: 2, lambda: 4])
+        [2, 4]
+    """
+    known = _KNOWN.get()
+    if known is None:
+        return [task() for task in tasks]
+    name = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+    if name not in known:
+        raise Wanted(name, tasks)
+    return known[name]
+
+
+@contextlib.contextmanager
+def with_shared(known: dict[str, list[Any]]) -> Iterator[None]:
+    """Take the results of shared tasks from those that are known; `Wanted` is raised for others.
+
+    Args:
+        known: results by the key of `Wanted`.
+    """
+    token = _KNOWN.set(known)
+    try:
+        yield
+    finally:
+        _KNOWN.reset(token)
 
 
 def indexed(

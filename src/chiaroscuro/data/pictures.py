@@ -259,7 +259,7 @@ def load_pictures(
     if cache:
         return kept[np.arange(len(rows))], rows, skipped
     if check == "decode" and pictures.size is None:
-        _one_size({tuple(shape) for shape in good if isinstance(shape, tuple)})
+        one_size({tuple(shape) for shape in good if isinstance(shape, tuple)})
     return kept, rows, skipped
 
 
@@ -367,11 +367,12 @@ def _header(encoded: Encoded, size: int | None) -> tuple[int, ...]:
 
 
 def _stack(pictures: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    _one_size({picture.shape for picture in pictures})
+    one_size({picture.shape for picture in pictures})
     return np.stack(pictures) if pictures else np.zeros((0, 0, 0, 3), np.uint8)
 
 
-def _one_size(shapes: set[tuple[int, ...]]) -> None:
+def one_size(shapes: set[tuple[int, ...]]) -> None:
+    """Refuse images of several sizes."""
     listed = sorted(shapes)
     need(
         len(listed) <= 1,

@@ -8,20 +8,29 @@ import glob
 import gzip
 import hashlib
 import lzma
+import math
 import os
 import re
 import shutil
 import tempfile
+import time
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from chiaroscuro.artifacts.bounded import open_regular
 from chiaroscuro.data.extras import bring
+from chiaroscuro.data.index import shared
 from chiaroscuro.data.places import cache_folder
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["Shard", "shards"]
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Shard", "ask_together", "shards"]
 
 MAX_SHARDS = 100_000
 REMOTE = "CHIARO_REMOTE"
@@ -35,6 +44,14 @@ _LOCAL_URLS = ("file://", "local://", "memory://")
 _PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
 _BROKEN = (EOFError, OSError, zlib.error, lzma.LZMAError)
 _CHUNK = 1 << 20
+_CHANGES = ("ETag", "etag", "md5Hash", "md5", "checksum", "mtime", "LastModified", "created")
+"""What a file system may say of a file that changes with it, the best first."""
+
+_TRIES = 5
+FRESH = 60.0
+"""Seconds for which what is known of a shard elsewhere is taken to hold when it is copied."""
+
+T = TypeVar("T")
 
 
 def shards(spec: str | Path, ending: str = ".tar") -> list[Shard]:
@@ -72,6 +89,19 @@ def shards(spec: str | Path, ending: str = ".tar") -> list[Shard]:
     return [Shard(name) for name in names]
 
 
+def ask_together(parts: Sequence[Shard]) -> None:
+    """Ask about shards elsewhere, on several ranks each rank about some of them.
+
+    Args:
+        parts: of one data set; they keep what they are told.
+    """
+    far = [part for part in parts if part.is_remote]
+    if far:
+        key = ["stamps", [part.where for part in far]]
+        for part, stamp in zip(far, shared(key, [part.stamp for part in far]), strict=True):
+            part.take_stamp(stamp)
+
+
 def _matches(pattern: str) -> list[str]:
     if not _URL.match(pattern):
         return glob.glob(pattern)
@@ -83,6 +113,9 @@ def _matches(pattern: str) -> list[str]:
 class Shard:
     """One file of many, on this machine or elsewhere.
 
+    Where it is elsewhere, it is asked about once: what it was when it was opened is what is read,
+    also by other processes that get a copy of this object.
+
     Args:
         where: a path or an address.
     """
@@ -91,20 +124,43 @@ class Shard:
         self.where = where
         self.is_remote = bool(_URL.match(where))
         self.name = where.rstrip("/").rpartition("/")[2]
+        self._stamp: list[Any] | None = None
+        self._asked = -math.inf
+        self._unpack: tuple[Any] | None = None
 
     def __repr__(self) -> str:
         return f"Shard({self.where!r})"
 
+    @property
+    def place(self) -> str:
+        """Its address, or its whole path."""
+        return self.where if self.is_remote else os.path.abspath(self.where)
+
     def stamp(self) -> list[Any]:
-        """Return what changes when the shard does: its place, size and time of change."""
+        """Return what changes when the shard does: its place, size, and checksum or time of change.
+
+        Of one elsewhere, as it was when first asked.
+        """
+        if not self.is_remote:
+            return self._stamp_now()
+        if self._stamp is None:
+            self._stamp, self._asked = self._stamp_now(), time.monotonic()
+        return self._stamp
+
+    def take_stamp(self, stamp: list[Any]) -> None:
+        """Take the stamp that another process has asked for."""
+        if self.is_remote:
+            self._stamp, self._asked = list(stamp), time.monotonic()
+
+    def _stamp_now(self) -> list[Any]:
         if self.is_remote:
             system, path = _filesystem(self.where)
             try:
                 about = system.info(path)
             except (OSError, ValueError) as error:
                 raise InputError(f"`{self.where}` cannot be reached: {error}") from error
-            changed = about.get("mtime") or about.get("LastModified") or about.get("ETag")
-            return [self.where, int(about.get("size") or 0), str(changed)]
+            known = next((about[name] for name in _CHANGES if about.get(name)), None)
+            return [self.where, int(about.get("size") or 0), str(known)]
         try:
             status = os.stat(self.where)
         except FileNotFoundError:
@@ -116,21 +172,64 @@ class Shard:
     @property
     def is_copied(self) -> bool:
         """Whether reading needs a copy: the shard is elsewhere, or compressed."""
-        return self.is_remote or self._packing() is not None
+        if self.is_remote:
+            return True
+        if self._unpack is None:
+            with open_regular(self.where) as file:
+                self._unpack = (_PACKED.get(file.read(2)),)
+        return self._unpack[0] is not None
 
     def local(self) -> Path:
-        """Return a path on this machine that holds the uncompressed contents."""
+        """Return a path on this machine that holds the uncompressed contents.
+
+        Where that is a copy, it may be removed as soon as others are made: see `read`.
+        """
         if not self.is_copied:
             return Path(self.where)
         key = hashlib.sha256("\0".join(map(str, self.stamp())).encode()).hexdigest()[:32]
         copy = cache_folder("shards") / f"{key}.shard"
-        if copy.is_file():
-            with contextlib.suppress(OSError):
-                os.utime(copy)  # used last goes last
+        if _touched(copy):
             return copy
-        return self._copy_to(copy)
+        with _alone(copy):
+            if not _touched(copy):  # another process may have made it meanwhile
+                self._require_same()
+                self._copy_to(copy)
+        return copy
 
-    def _copy_to(self, copy: Path) -> Path:
+    def read(self, work: Callable[[Path], T]) -> T:
+        """Return what work gives of the contents on this machine, which are copied again if need
+        be.
+
+        Args:
+            work: opens the path that it is given.
+        """
+        for _ in range(_TRIES):
+            path = self.local()
+            try:
+                return work(path)
+            except (FileNotFoundError, InputError):
+                if path.exists() or not self.is_copied:
+                    raise
+        raise ChiaroError(
+            f"The copy of `{self.where}` was removed {_TRIES} times before it was read; raise "
+            f"`{KEPT}`, the bytes of copies that are kept."
+        )
+
+    def _require_same(self) -> None:
+        """Refuse to fetch another file under the old stamp."""
+        if not self.is_remote or time.monotonic() - self._asked < FRESH:
+            return
+        now = self._stamp_now()
+        need(
+            now == self.stamp(),
+            lambda: (
+                f"`{self.where}` has changed since it was opened: it had {self.stamp()[1]:,} bytes "
+                f"and has {now[1]:,}. Open the data again."
+            ),
+        )
+        self._asked = time.monotonic()
+
+    def _copy_to(self, copy: Path) -> None:
         try:
             with tempfile.NamedTemporaryFile(dir=copy.parent, suffix=".part", delete=False) as part:
                 try:
@@ -155,26 +254,34 @@ class Shard:
         except _BROKEN as error:
             raise InputError(f"`{self.where}` cannot be read: {error}") from error
         _tidy(copy.parent, copy)
-        return copy
 
-    def _packing(self) -> Any:
-        if self.is_remote:
-            return None
-        with open_regular(self.where) as file:
-            return _PACKED.get(file.read(2))
+    def stream(self) -> IO[bytes]:
+        """Return the shard as a file in which any part is found, without a copy of the whole.
+
+        One that is compressed is copied and decompressed first.
+        """
+        if not self.is_remote:
+            return self.read(open_regular)
+        system, path = _filesystem(self.where)
+        try:
+            return system.open(path, "rb")
+        except (OSError, ValueError) as error:
+            raise InputError(f"`{self.where}` cannot be read: {error}") from error
 
     @contextlib.contextmanager
     def _opened(self) -> Any:
         """The contents as a stream, decompressed if they are compressed."""
         if self.is_remote:
             system, path = _filesystem(self.where)
-            with system.open(path, "rb") as probe:
-                start = probe.read(2)
             opened: IO[bytes] = system.open(path, "rb")
         else:
             opened = open_regular(self.where)
-            start = opened.read(2)
+        start = opened.read(2)
+        try:
             opened.seek(0)
+        except (ValueError, OSError):  # a stream: from the beginning again
+            opened.close()
+            opened = system.open(path, "rb")
         with opened as file:
             unpack = _PACKED.get(start)
             if unpack is None:
@@ -182,6 +289,33 @@ class Shard:
                 return
             with unpack(file) as inner:
                 yield inner
+
+
+def _touched(copy: Path) -> bool:
+    """Return whether a copy is there, and count it as used."""
+    try:
+        os.utime(copy)  # used last goes last
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return copy.is_file()
+    return True
+
+
+@contextlib.contextmanager
+def _alone(copy: Path) -> Iterator[None]:
+    """Let one process of this machine make a copy, while others that want it wait."""
+    if fcntl is None:
+        yield
+        return
+    lock = copy.with_suffix(".lock")
+    with open(lock, "wb") as held:
+        with contextlib.suppress(OSError):  # a file system without locks: each makes its own
+            fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _filesystem(address: str) -> tuple[Any, str]:

@@ -7,13 +7,14 @@ end as one must is refused: what is missing would be lost without a word.
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +23,10 @@ from chiaroscuro.artifacts.bounded import open_regular
 from chiaroscuro.data.arrays import numbered
 from chiaroscuro.data.dataset import Column, Dataset, Skipped
 from chiaroscuro.data.extras import bring
-from chiaroscuro.data.index import Index, indexed
+from chiaroscuro.data.index import Index, indexed, shared
 from chiaroscuro.data.order import Blocks
-from chiaroscuro.data.pictures import EXTENSIONS, Pictures, load_pictures
-from chiaroscuro.data.shards import Shard, shards
+from chiaroscuro.data.pictures import EXTENSIONS, Pictures, load_pictures, one_size
+from chiaroscuro.data.shards import Shard, ask_together, shards
 from chiaroscuro.data.text import Strings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
@@ -73,8 +74,9 @@ def read_tar(
         texts: whether to read the texts; if so, all samples need one or none.
     """
     parts = shards(path)
+    ask_together(parts)
     index = indexed(
-        ["tar", [part.stamp()[0] for part in parts], size, check],
+        ["tar", [part.place for part in parts], size, check],
         "start",
         lambda: _index(path, parts, size, check),
         lambda _: [part.stamp() for part in parts],
@@ -121,18 +123,20 @@ def tar_samples(path: str | Path) -> Iterator[dict[str, Any]]:
     Nothing is written to disk, so a name like `../x` is a key like any other. A link or a device is
     refused: what it stands for is not in the archive's sample.
     """
-    local = Shard(str(path)).local()
-    for key, fields in _grouped(local, str(path)):
-        need(
-            _LINK not in fields.values(),
-            lambda fields=fields, key=key: f"Sample `{key[:80]}` of `{path}`: {_linked(fields)}.",
-        )
-        with open_regular(local) as file:
+    shard = Shard(str(path))
+    with shard.read(open_regular) as opened, shard.read(open_regular) as file:
+        for key, fields in _grouped(opened, str(path)):
+            need(
+                _LINK not in fields.values(),
+                lambda fields=fields, key=key: (
+                    f"Sample `{key[:80]}` of `{path}`: {_linked(fields)}."
+                ),
+            )
             sample: dict[str, Any] = {"__key__": key}
             for kind, (start, length) in fields.items():
                 file.seek(start)
                 sample[kind] = file.read(length)
-        yield sample
+            yield sample
 
 
 def write_tars(data: Dataset, out: str | Path, samples: int = 1000, quality: int = 0) -> list[Path]:
@@ -206,60 +210,43 @@ def _files(sample: dict[str, Any], quality: int) -> dict[str, bytes]:
 
 
 def _index(path: str | Path, parts: list[Shard], size: int | None, check: str) -> Index:
-    """Scan all archives; with `check`, decode every image once and leave out the broken ones."""
-    places: list[tuple[int, int, int]] = []
-    keys: list[str] = []
-    notes: list[Note] = []
-    skipped: list[tuple[str, str]] = []
-    for number, part in enumerate(parts):
-        local = part.local()
-        for key, fields in _grouped(local, part.where):
-            place = next((fields[kind] for kind in fields if kind in _PICTURE), None)
-            try:
-                known = {kind: fields[kind] for kind in fields if kind in (*_PICTURE, *_NOTES)}
-                if _LINK in known.values():
-                    raise InputError(_linked(known))
-                if place is None:
-                    raise InputError(f"no image among {sorted(fields)[:8]}")
-                note = _notes(local, fields)
-            except ChiaroError as error:
-                skipped.append((f"{part.name}:{key}", str(error)))
-                continue
-            places.append((number, *place))
-            keys.append(key)
-            notes.append(note)
+    """Scan all archives, on several ranks each rank some; then put together what was found."""
+    scans = shared(
+        ["scan", [part.stamp() for part in parts], size, check],
+        [functools.partial(_scan, part, size, check) for part in parts],
+    )
+    seen = sum(scan["seen"] for scan in scans)
+    skipped = [tuple(one) for scan in scans for one in scan["skipped"]]
+    counts = [len(scan["keys"]) for scan in scans]
+    found = sum(scan["images"] for scan in scans)
     need(
-        bool(places),
+        found > 0,
+        lambda: f"`{path}` holds no sample with an image; {seen} samples without were seen.",
+    )
+    need(
+        sum(counts) > 0,
         lambda: (
-            f"`{path}` holds no sample with an image; {len(skipped)} samples without were seen."
+            f"None of the {found} images of `{path}` can be read; the first, `{skipped[0][0]}`: "
+            f"{skipped[0][1]}"
         ),
     )
-    table = np.array(places, np.int64)
-    members = _Members(parts, *table.T)
-    names = [f"{parts[shard].name}:{key}" for (shard, *_), key in zip(places, keys, strict=True)]
-    _, rows, broken = load_pictures(Pictures(members, size), names, check=check)
-    need(
-        len(rows) > 0,
-        lambda: (
-            f"None of the {len(places)} images of `{path}` can be read; the first, "
-            f"`{broken[0].path}`: {broken[0].reason}"
-        ),
-    )
-    skipped += [(one.path, one.reason) for one in broken]
+    one_size({tuple(scan["shape"]) for scan in scans if scan["shape"]})
+    places = np.array([place for scan in scans for place in scan["places"]], np.int64)
     arrays = {
-        "shard": table[rows, 0].astype(np.int32),
-        "start": table[rows, 1],
-        "length": table[rows, 2],
+        "shard": np.repeat(np.arange(len(parts), dtype=np.int32), counts),
+        "start": places[:, 0],
+        "length": places[:, 1],
     }
-    arrays["keys"], arrays["key_ends"] = Strings.packed(keys[row] for row in rows)
-    kept = [notes[row] for row in rows]
-    without = [keys[row] for row in rows if "captions" not in notes[row]]
-    if len(without) < len(rows):
-        captions = (json.dumps(note.get("captions", [""])) for note in kept)
+    keys = [key for scan in scans for key in scan["keys"]]
+    arrays["keys"], arrays["key_ends"] = Strings.packed(keys)
+    notes: list[Note] = [note for scan in scans for note in scan["notes"]]
+    without = [key for key, note in zip(keys, notes, strict=True) if "captions" not in note]
+    if len(without) < len(keys):
+        captions = (json.dumps(note.get("captions", [""])) for note in notes)
         arrays["captions"], arrays["caption_ends"] = Strings.packed(captions)
     class_names: tuple[str, ...] = ()
-    if any("labels" in note for note in kept):
-        arrays["labels"], class_names = _labels(kept)
+    if any("labels" in note for note in notes):
+        arrays["labels"], class_names = _labels(notes)
     facts = {
         "skipped": skipped,
         "class_names": class_names,
@@ -267,6 +254,45 @@ def _index(path: str | Path, parts: list[Shard], size: int | None, check: str) -
         "first_without_text": next(iter(without), ""),
     }
     return Index(arrays, facts, [part.stamp() for part in parts])
+
+
+def _scan(part: Shard, size: int | None, check: str) -> dict[str, Any]:
+    """Return what one archive holds, as JSON can; with `check`, every image is decoded once."""
+    with part.read(open_regular) as opened, part.read(open_regular) as file:
+        samples = list(_samples(opened, file, part))
+    skipped = [[f"{part.name}:{key}", reason] for key, _, _, reason in samples if reason]
+    good = [(key, place, note) for key, place, note, reason in samples if not reason]
+    places = np.array([place for _, place, _ in good], np.int64).reshape(len(good), 2)
+    pictures = Pictures(_Members([part], np.zeros(len(good), np.int32), *places.T), size)
+    names = [f"{part.name}:{key}" for key, *_ in good]
+    column, rows, broken = load_pictures(pictures, names, check=check)
+    looked = check == "decode" and size is None and len(rows) > 0
+    return {
+        "seen": len(samples),
+        "images": len(good),
+        "skipped": skipped + [[one.path, one.reason] for one in broken],
+        "shape": list(column[np.array([0])].shape[1:]) if looked else None,
+        "places": places[rows].tolist(),
+        "keys": [good[row][0] for row in rows],
+        "notes": [good[row][2] for row in rows],
+    }
+
+
+def _samples(
+    opened: BinaryIO, file: BinaryIO, part: Shard
+) -> Iterator[tuple[str, tuple[int, int], Note, str]]:
+    """Give key, place of the image, notes, and "" or why it is left out, of each sample."""
+    for key, fields in _grouped(opened, part.where):
+        place = next((fields[kind] for kind in fields if kind in _PICTURE), None)
+        try:
+            known = {kind: fields[kind] for kind in fields if kind in (*_PICTURE, *_NOTES)}
+            if _LINK in known.values():
+                raise InputError(_linked(known))
+            if place is None:
+                raise InputError(f"no image among {sorted(fields)[:8]}")
+            yield key, place, _notes(file, fields), ""
+        except ChiaroError as error:
+            yield key, _LINK, {}, str(error)
 
 
 def _labels(notes: list[Note]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -298,7 +324,7 @@ class _Members:
 
     def __getitem__(self, row: int, /) -> bytes:
         part = self.parts[int(self.shard[row])]
-        with open_regular(part.local()) as file:
+        with part.read(open_regular) as file:
             file.seek(int(self.start[row]))
             content = file.read(int(self.length[row]))
         need(
@@ -363,39 +389,38 @@ def _linked(fields: Fields) -> str:
     return f"its `{kind[:40]}` is a link, a device or a pipe, which are not followed"
 
 
-def _grouped(path: Path, said: str) -> Iterator[tuple[str, Fields]]:
+def _grouped(opened: BinaryIO, said: str) -> Iterator[tuple[str, Fields]]:
     """Neighbouring files of one key: where each kind begins in the archive, and its length."""
     key, fields = "", Fields()
-    with open_regular(path) as opened:
-        try:
-            with tarfile.open(fileobj=opened, mode="r:", tarinfo=StrictHeader) as archive:
-                for member in archive:
-                    archive.members = []  # type: ignore[attr-defined] # ours are kept elsewhere, in an eighth of the memory
-                    folder, slash, name = member.name.rpartition("/")
-                    stem, _, kind = name.partition(".")
-                    described = not folder and name.startswith("__") and name.endswith("__")
-                    if member.isdir() or not stem or not kind or described:
-                        continue
-                    if member.issparse():
-                        raise tarfile.ReadError(f"`{member.name[:80]}` is a sparse file")
-                    mine, kind = f"{folder}{slash}{stem}", kind.lower()
-                    if fields and (mine != key or kind in fields):
-                        yield key, fields
-                        fields = {}
-                    key = mine
-                    place = (member.offset_data, member.size)
-                    fields[kind] = place if member.isfile() else _LINK
-            if fields:
-                yield key, fields
-        except _BROKEN as error:
-            if isinstance(error, ChiaroError):
-                raise
-            raise InputError(f"`{said}` cannot be read as a tar archive: {error}.") from error
+    try:
+        with tarfile.open(fileobj=opened, mode="r:", tarinfo=StrictHeader) as archive:
+            for member in archive:
+                archive.members = []  # type: ignore[attr-defined] # ours are kept elsewhere, in an eighth of the memory
+                folder, slash, name = member.name.rpartition("/")
+                stem, _, kind = name.partition(".")
+                described = not folder and name.startswith("__") and name.endswith("__")
+                if member.isdir() or not stem or not kind or described:
+                    continue
+                if member.issparse():
+                    raise tarfile.ReadError(f"`{member.name[:80]}` is a sparse file")
+                mine, kind = f"{folder}{slash}{stem}", kind.lower()
+                if fields and (mine != key or kind in fields):
+                    yield key, fields
+                    fields = {}
+                key = mine
+                place = (member.offset_data, member.size)
+                fields[kind] = place if member.isfile() else _LINK
+        if fields:
+            yield key, fields
+    except _BROKEN as error:
+        if isinstance(error, ChiaroError):
+            raise
+        raise InputError(f"`{said}` cannot be read as a tar archive: {error}.") from error
 
 
-def _notes(path: Path, fields: Fields) -> Note:
+def _notes(file: BinaryIO, fields: Fields) -> Note:
     """Texts and label of a sample."""
-    content = {kind: _note(path, *fields[kind]) for kind in _NOTES if kind in fields}
+    content = {kind: _note(file, *fields[kind]) for kind in _NOTES if kind in fields}
     note: Note = {}
     if "json" in content:
         try:
@@ -443,11 +468,10 @@ def _encodes(text: Any) -> bool:
     return True
 
 
-def _note(path: Path, start: int, length: int) -> bytes:
+def _note(file: BinaryIO, start: int, length: int) -> bytes:
     need(
         length <= MAX_NOTE,
         lambda: f"a text, class or json has {length:,} bytes; at most {MAX_NOTE:,} are read",
     )
-    with open_regular(path) as file:
-        file.seek(start)
-        return file.read(length)
+    file.seek(start)
+    return file.read(length)

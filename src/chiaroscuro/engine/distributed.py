@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import math
 import os
 import re
 import traceback
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -27,6 +29,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from chiaroscuro.data.index import Wanted, with_shared
 from chiaroscuro.engine.agreement import (
     CALL,
     DTYPES,
@@ -60,6 +63,7 @@ __all__ = [
     "lost_ranks",
     "on_any_rank",
     "on_every_rank",
+    "opened_by_ranks",
     "rank",
     "require_alike",
     "require_device",
@@ -563,6 +567,67 @@ def on_every_rank(work: Callable[[], T], group: Group = None) -> T:
     result = _attempt(work)
     _exchange(result if isinstance(result, Exception) else [], [], group)
     return result  # type: ignore[return-value]
+
+
+def opened_by_ranks(work: Callable[[], T], group: Group = None) -> T:
+    """Return what `work()` gives, as `on_every_rank`; ranks share out the indexing of shards.
+
+    Of data in many shards each rank asks about and reads every world-th one, and all of them learn
+    what was found: no shard is fetched by all ranks to be indexed.
+
+    Args:
+        work: opens data; done by every rank, without communicating; done again from its beginning
+            when shards have been indexed.
+        group: a process group; the default one if None.
+
+    Example:
+        >>> opened_by_ranks(lambda: 3)
+        3
+    """
+    if world_size(group) == 1:
+        return work()
+    known: dict[str, list[Any]] = {}
+
+    def attempt() -> tuple[T | None, Wanted | None]:
+        try:
+            with with_shared(known):
+                return work(), None
+        except Wanted as wanted:
+            return None, wanted
+
+    while True:
+        result, wanted = on_every_rank(attempt, group)
+        mark = 0 if wanted is None else 1 + int(wanted.key[:12], 16)  # exact as a float64
+        marks = {row[0] for row in _exchange([mark], [0], group)}
+        if marks == {0}:
+            return result  # type: ignore[return-value]
+        if len(marks) == 1 and wanted is not None:
+            known[wanted.key] = _by_turns(wanted.tasks, group)
+            continue
+        # some have it in their cache, or read other data: whoever has not does all of it
+        own = on_every_rank(lambda w=wanted: [task() for task in w.tasks] if w else [], group)
+        if wanted is not None:
+            known[wanted.key] = own
+
+
+_AT_A_TIME = 8
+"""Tasks of a rank between two messages: so many results travel together."""
+
+
+def _by_turns(tasks: Sequence[Callable[[], Any]], group: Group) -> list[Any]:
+    """Return the results of tasks, of which each rank does every world-th."""
+    ranks, me = world_size(group), rank(group)
+    results: list[Any] = [None] * len(tasks)
+    for start in range(0, len(tasks), ranks * _AT_A_TIME):
+        turn = range(start, min(start + ranks * _AT_A_TIME, len(tasks)))
+        mine = on_every_rank(lambda turn=turn: [tasks[k]() for k in turn[me::ranks]], group)
+        parcel = zlib.compress(json.dumps(mine).encode())
+        sizes = [int(row[0]) for row in _exchange([len(parcel)], [0], group)]
+        host = _host(group)
+        everyone = _gathered(torch.frombuffer(bytearray(parcel), dtype=torch.uint8), sizes, host)
+        for r, part in enumerate(everyone.split(sizes)):
+            results[start + r : turn.stop : ranks] = json.loads(zlib.decompress(bytes(part)))
+    return results
 
 
 def on_any_rank(flag: bool, group: Group = None) -> bool:

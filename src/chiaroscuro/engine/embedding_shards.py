@@ -19,7 +19,13 @@ import torch
 from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.artifacts.pieces import release
 from chiaroscuro.data import Dataset, open_data
-from chiaroscuro.engine.distributed import is_first, on_every_rank, rank, world_size
+from chiaroscuro.engine.distributed import (
+    is_first,
+    on_every_rank,
+    opened_by_ranks,
+    rank,
+    world_size,
+)
 from chiaroscuro.engine.embedding import BATCH, Passing, embedder
 from chiaroscuro.engine.opening import OpenRun, open_run
 from chiaroscuro.errors import InputError, need
@@ -82,7 +88,7 @@ def embed_shards(
     if kind == "parquet":
         bring("pyarrow.parquet", "Writing parquet", "parquet")
     opened = on_every_rank(lambda: open_run(run))
-    table = on_every_rank(lambda: _table(opened, data))
+    table = opened_by_ranks(lambda: _table(opened, data))
     need(len(table) > 0, lambda: f"`embed` needs at least 1 sample; `{table.name}` has 0.")
     folder = Path(out)
     about = _about(opened, data, len(table), rows, kind, side)

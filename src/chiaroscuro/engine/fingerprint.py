@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -54,7 +55,8 @@ def fingerprint(data: Dataset) -> Fingerprint:
     All ids and labels count, and which rows were taken. Of arrays, in memory or mapped, of texts
     and of encoded images every byte counts: reading them takes less than an epoch, which reads and
     decodes them too. What 256 MB of image files or more hold is remembered in the user's cache, by
-    their sizes and times of change. Of images on other machines, and of columns that compute what
+    their sizes and times of change. Of images on other machines nothing is fetched: the names,
+    sizes and checksums (or times of change) of their shards count. Of columns that compute what
     they give, the contents of at most 64 evenly spaced rows count: a change that leaves those alone
     goes unnoticed.
 
@@ -72,8 +74,9 @@ def fingerprint(data: Dataset) -> Fingerprint:
     n = len(data)
     known: dict[str, Any] = {"ids": None, "labels": None}
     spaced = np.unique(np.linspace(0, max(n - 1, 0), min(n, LOOKED_AT)).astype(np.int64))
-    some = data[spaced]
-    known |= {name: some[name] for name in ("row", *data.inputs)}
+    near = [name for name in data.inputs if not _parts_elsewhere(data.columns[name])]
+    looked_at = data.row_numbers(spaced)
+    known |= {"row": looked_at, **{name: data.columns[name][looked_at] for name in near}}
     for name, values in known.items():
         digest.update(f"{name}\0".encode())
         if name in ("ids", "labels"):
@@ -134,10 +137,13 @@ def _add_contents(digest: Any, column: Any, rows: NDArray[np.int64]) -> None:
 
 
 def _of_pictures(pictures: Pictures, rows: NDArray[np.int64]) -> str:
-    """Return a digest of encoded images; "" where they would have to be fetched."""
+    """Return a digest of encoded images, or of what is known of shards that would have to be
+    fetched.
+    """
+    if elsewhere := _parts_elsewhere(pictures):
+        stamps = [[part.name, *part.stamp()[1:]] for part in elsewhere]
+        return hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
     parts = getattr(pictures.encodings, "parts", [])
-    if any(part.is_remote for part in parts):
-        return ""
     stamp, size = _stamp(pictures, rows, parts)
     kept = None
     if stamp and size >= CACHED_FROM:
@@ -151,6 +157,12 @@ def _of_pictures(pictures: Pictures, rows: NDArray[np.int64]) -> str:
     if kept is not None:
         _keep(kept, sha256)
     return sha256
+
+
+def _parts_elsewhere(column: Any) -> list[Any]:
+    """Return the shards of a column of images on other machines; none where it is here."""
+    parts = getattr(column.encodings, "parts", []) if isinstance(column, Pictures) else []
+    return [part for part in parts if getattr(part, "is_remote", False)]
 
 
 def _add_encoded(digest: Any, encoded: Any) -> None:

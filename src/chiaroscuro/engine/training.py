@@ -15,7 +15,7 @@ from chiaroscuro.artifacts import Run, environment
 from chiaroscuro.data import SECOND, Dataset
 from chiaroscuro.engine.batches import training_part
 from chiaroscuro.engine.continuing import Changes, changes
-from chiaroscuro.engine.distributed import joined_ranks, on_every_rank
+from chiaroscuro.engine.distributed import joined_ranks, on_every_rank, opened_by_ranks
 from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
 from chiaroscuro.engine.fitting import Callback, Origin, fit, remember
 from chiaroscuro.engine.ingredients import PLACES, Ingredients, described
@@ -152,7 +152,7 @@ def train(
     )
     changed = overrides or ()
     with joined_ranks(_device(settings, changed)):
-        made = on_every_rank(
+        made = opened_by_ranks(
             lambda: _resolve(read_settings(settings, changed), asked, out if resume else None)
         )
         origin = Origin(
