@@ -21,6 +21,8 @@ from chiaroscuro.data import (
     read_hugging_face,
     read_parquet,
 )
+from chiaroscuro.data import cells as cells_module
+from chiaroscuro.engine import train
 from chiaroscuro.errors import ChiaroError, InputError
 
 
@@ -370,3 +372,53 @@ def test_a_saved_data_set_that_lost_rows_is_refused(tmp_path):
         (tmp_path / "saved" / "state.json").write_text(json.dumps(state))
         with pytest.raises(InputError, match="declares 6 rows and has 3"):
             read_hugging_face(tmp_path / "saved")
+
+
+@pytest.mark.extra("parquet")
+def test_parquet_elsewhere_is_read_by_groups_within_the_cache(tmp_path, monkeypatch):
+    """Also where the copies of all shards do not fit into the cache, and training goes on."""
+    import fsspec
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("CHIARO_SHARD_CACHE", "1")
+    memory = fsspec.filesystem("memory")
+    for shard in range(4):
+        cells = [{"bytes": png(10 * shard + i), "path": None} for i in range(6)]
+        cells[3]["bytes"] = b"no image" if shard == 1 else cells[3]["bytes"]
+        file = io.BytesIO()
+        pq.write_table(pa.table({"image": cells, "label": [shard] * 6}), file, row_group_size=2)
+        memory.pipe(f"/groups/s-{shard}.parquet", file.getvalue())
+    data = read_parquet("memory://groups/s-{0..3}.parquet")
+    assert len(data) == 23
+    assert [one.path for one in data.skipped] == ["row 9"]
+    right = [10 * shard + i for shard in range(4) for i in range(6) if (shard, i) != (1, 3)]
+    assert data[np.arange(23)]["images"][:, 0, 0, 0].tolist() == right
+    assert data.labels.tolist() == [value // 10 for value in right]
+    assert isinstance(order_of(data, 4), BlockOrder)
+    assert len(list((tmp_path / "cache").rglob("*.shard"))) == 1
+    settings = {"epochs": 1, "batch": 4, "views": {"first": "SimCLR(size=4, strength=0.1)"}}
+    network = {"encoder": "MLP(d_in=48, d=8)", "projector": "Projector(d=4)"}
+    source = {"source": "memory://groups/s-{0..3}.parquet"}
+    run = train({**settings, "network": network, "data": source})
+    assert run.history().records[-1]["step"] == 5
+
+
+@pytest.mark.extra("parquet")
+def test_one_group_of_rows_is_held_where_four_are_too_many(tmp_path, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    noise = np.random.default_rng(0).integers(0, 255, (12, 100, 100, 3), np.uint8)
+    cells = []
+    for image in noise:
+        out = io.BytesIO()
+        Image.fromarray(image).save(out, "PNG")
+        cells.append({"bytes": out.getvalue(), "path": None})
+    pq.write_table(pa.table({"image": cells}), tmp_path / "a.parquet", row_group_size=2)
+    monkeypatch.setenv("CHIARO_MEMORY", "100KB")
+    data = read_parquet(tmp_path / "a.parquet")  # 360 KB in groups of 60 KB
+    assert (data[[11, 0, 5]]["images"] == noise[[11, 0, 5]]).all()
+    held = [cells_module._four_groups.cache_info(), cells_module._one_group.cache_info()]
+    assert [info.currsize for info in held] == [0, 1]

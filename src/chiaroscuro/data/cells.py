@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import decimal
 import functools
-from collections.abc import Mapping
+import weakref
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chiaroscuro.artifacts.bounded import fits
+from chiaroscuro.artifacts.bounded import fits, memory_limit
 from chiaroscuro.data.dataset import batch_of_objects
 from chiaroscuro.data.extras import bring
 from chiaroscuro.data.places import inside
+from chiaroscuro.data.shards import Shard
 from chiaroscuro.errors import InputError, need
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "RowGroups",
     "Values",
     "cell_values",
+    "column_bytes",
     "is_encoded",
     "listed",
 ]
@@ -90,40 +93,102 @@ def listed(column: str, name: str, cells: list[list[Any]]) -> NDArray[Any]:
 
 
 class RowGroups:
-    """Encoded images in groups of rows of parquet files; the last groups read are kept."""
+    """Encoded images in groups of rows of parquet files; the last groups read are kept.
+
+    Args:
+        parts: the files, here or elsewhere.
+        column: of the images.
+        counts: rows of each group, of each file.
+        root, outside: as for `EncodedCells`.
+    """
 
     def __init__(
         self,
-        parts: list[Path],
+        parts: list[Shard],
         column: str,
-        sizes: NDArray[np.int64],
+        counts: list[list[int]],
         root: Path,
         outside: bool,
     ) -> None:
-        self.parts, self.column, self.sizes = parts, column, sizes
+        self.parts, self.column = parts, column
         self.root, self.outside = root, outside
-        self.ends = np.cumsum(sizes)
+        self.sizes = np.array([n for sizes in counts for n in sizes], np.int64)
+        self.ends = np.cumsum(self.sizes)
+        self.groups = [(k, g) for k, sizes in enumerate(counts) for g in range(len(sizes))]
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0
 
     def __getitem__(self, row: int, /) -> bytes | Path:
-        group = int(np.searchsorted(self.ends, row, side="right"))
-        cells = _group(tuple(map(str, self.parts)), self.column, group)
-        inner = row - int(self.ends[group] - self.sizes[group])
+        at = int(np.searchsorted(self.ends, row, side="right"))
+        number, group = self.groups[at]
+        cells = _group(self.parts[number], self.column, group)
+        inner = row - int(self.ends[at] - self.sizes[at])
         return _encoded(cells[inner].as_py(), self.root, self.outside)
+
+    def rows_of(self, part: int) -> range:
+        """Return the rows of one file."""
+        owners = np.array([number for number, _ in self.groups])
+        start = int(self.sizes[owners < part].sum())
+        return range(start, start + int(self.sizes[owners == part].sum()))
+
+
+def _group(part: Shard, column: str, group: int) -> Any:
+    """Return a column of a group of rows: one of the last four where so many fit into memory."""
+    if part not in _TOO_LARGE:
+        try:
+            return _four_groups(part, column, group)
+        except _LargeError:
+            _TOO_LARGE.add(part)
+    return _one_group(part, column, group)
+
+
+class _LargeError(Exception):
+    pass
+
+
+_TOO_LARGE: weakref.WeakSet[Shard] = weakref.WeakSet()
+"""Files with a group of which four do not fit."""
 
 
 @functools.lru_cache(maxsize=4)
-def _group(parts: tuple[str, ...], column: str, group: int) -> Any:
+def _four_groups(part: Shard, column: str, group: int) -> Any:
+    return _read_group(part, column, group, 4)
+
+
+@functools.lru_cache(maxsize=1)
+def _one_group(part: Shard, column: str, group: int) -> Any:
+    _four_groups.cache_clear()
+    return _read_group(part, column, group, 1)
+
+
+def _read_group(part: Shard, column: str, group: int, times: int) -> Any:
+    """Return a column of a group of rows, of which so many have to fit into memory."""
     parquet = bring("pyarrow.parquet", "Reading parquet", PARQUET)
-    for part in parts:
-        file = parquet.ParquetFile(part)
-        if group < file.metadata.num_row_groups:
-            fits(f"`{part}`", file.metadata.row_group(group).total_byte_size)
+
+    def read(path: Path) -> Any:
+        with parquet.ParquetFile(path) as file:
+            need(
+                group < file.metadata.num_row_groups,
+                lambda: f"`{part.where}` has fewer groups of rows than when it was opened.",
+            )
+            size = column_bytes(file.metadata.row_group(group), {column})
+            if times > 1 and times * size > memory_limit():
+                raise _LargeError
+            fits(f"`{part.where}`", size)
             return file.read_row_group(group, columns=[column]).column(0)
-        group -= file.metadata.num_row_groups
-    raise InputError(f"`{parts[-1]}` has fewer groups of rows than when it was opened.")
+
+    return part.read(read)
+
+
+def column_bytes(about: Any, columns: Container[str]) -> int:
+    """Return the bytes that some columns of a group of rows take."""
+    every = (about.column(c) for c in range(about.num_columns))
+    return sum(
+        max(c.total_uncompressed_size, 0)
+        for c in every
+        if c.path_in_schema.split(".")[0] in columns
+    )
 
 
 class EncodedCells:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from chiaroscuro.data.arrays import numbered
 from chiaroscuro.data.cells import MISSING, EncodedCells, RowGroups, Values
 from chiaroscuro.data.dataset import SPLITS, Column, Dataset, Skipped, batch_of_objects
-from chiaroscuro.data.pictures import Pictures, load_pictures
+from chiaroscuro.data.index import shared
+from chiaroscuro.data.pictures import Pictures, load_pictures, one_size
 from chiaroscuro.data.scaling import Scaling, Standardised
 from chiaroscuro.errors import need
 
@@ -101,10 +103,12 @@ def assemble(
         encodings = (
             cells if isinstance(cells, RowGroups) else EncodedCells(_cells(cells), root, outside)
         )
-        labelled = [f"row {row}" for row in range(n)]
-        made["images"], rows, skipped = load_pictures(
-            Pictures(encodings, size), labelled, cache=cache
-        )
+        pictures = Pictures(encodings, size)
+        if isinstance(cells, RowGroups) and not cache:
+            made["images"], rows, skipped = _look_through(cells, pictures)
+        else:
+            names_of = [f"row {row}" for row in range(n)]
+            made["images"], rows, skipped = load_pictures(pictures, names_of, cache=cache)
         need(
             len(rows) > 0,
             lambda: (
@@ -135,6 +139,37 @@ def assemble(
     if len(rows) < n:
         made = {k: v if k == "images" else _at(v, rows) for k, v in made.items()}
     return Dataset(made, name, names["labels"], names["coarse_labels"], skipped=skipped)
+
+
+def _look_through(
+    groups: RowGroups, pictures: Pictures
+) -> tuple[Pictures, NDArray[np.int64], tuple[Skipped, ...]]:
+    """Decode every image once, file by file, on several ranks each rank some files; return the
+    images that can be read, their rows and the list of the others.
+    """
+
+    def look(part: int) -> dict[str, Any]:
+        own = groups.rows_of(part)
+        some = Pictures(groups, pictures.size, np.arange(own.start, own.stop))
+        column, rows, broken = load_pictures(some, [f"row {row}" for row in own])
+        shown = pictures.size is None and len(rows) > 0
+        return {
+            "rows": len(rows) == len(own) or [own.start + int(row) for row in rows],
+            "skipped": [[one.path, one.reason] for one in broken],
+            "shape": list(column[np.array([0])].shape[1:]) if shown else None,
+        }
+
+    count = len(groups.parts)
+    key = ["rows", [part.stamp() for part in groups.parts], groups.column, pictures.size]
+    seen = shared(key, [functools.partial(look, part) for part in range(count)])
+    one_size({tuple(one["shape"]) for one in seen if one["shape"]})
+    kept = [
+        np.array(groups.rows_of(part) if one["rows"] is True else one["rows"], np.int64)
+        for part, one in enumerate(seen)
+    ]
+    rows = np.concatenate(kept)
+    skipped = tuple(Skipped(*entry) for one in seen for entry in one["skipped"])
+    return Pictures(groups, pictures.size, rows if skipped else None), rows, skipped
 
 
 def _at(column: Column, rows: NDArray[np.int64]) -> Column:

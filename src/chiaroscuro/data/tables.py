@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chiaroscuro.artifacts.bounded import fits, read_unzipped
+from chiaroscuro.artifacts.bounded import fits, memory_limit, read_unzipped
 from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.data.cells import (
     MISSING,
@@ -27,14 +27,17 @@ from chiaroscuro.data.cells import (
     RowGroups,
     Values,
     cell_values,
+    column_bytes,
     is_encoded,
     listed,
 )
 from chiaroscuro.data.dataset import SPLITS, Dataset, batch_of_objects
 from chiaroscuro.data.extras import bring
 from chiaroscuro.data.order import Blocks
+from chiaroscuro.data.pictures import Pictures
+from chiaroscuro.data.places import cache_folder
 from chiaroscuro.data.roles import IMAGES, Roles, assemble, check_roles, roles_of
-from chiaroscuro.data.shards import shards
+from chiaroscuro.data.shards import Shard, ask_together, shards
 from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = [
@@ -149,28 +152,34 @@ def read_parquet(
         labels, drop, text, image, standardise, outside: as for `read_csv`.
         buffer: read images from the files by groups of rows instead of keeping them in memory;
             an epoch then goes group by group, shuffling among this many samples (`BlockOrder`).
-            None does so where the images take more than a quarter of the memory limit.
+            None does so where the images take more than a quarter of the memory limit, and where
+            the files are elsewhere: those are copied into the user's cache when they are needed.
     """
     parquet = bring("pyarrow.parquet", "Reading parquet", PARQUET)
     arrow = bring("pyarrow", "Reading parquet", PARQUET)
-    parts = [part.local() for part in shards(path, ".parquet")]
+    parts = shards(path, ".parquet")
     for part in parts:
-        need(part.is_file(), lambda part=part: f"`{part}` is not there.")
+        need(
+            part.is_remote or Path(part.where).is_file(),
+            lambda part=part: f"`{part.where}` is not there.",
+        )
+    ask_together(parts)
     roles = roles_of(labels, drop, text, image, standardise)
-    name, root = _stem(Path(str(path))), Path(parts[0]).parent
+    here = not parts[0].is_remote
+    name = _stem(Path(str(path)))
+    root = Path(parts[0].where).parent if here else cache_folder("shards")
     try:
-        files = [parquet.ParquetFile(part) for part in parts]
-        lazy = _lazy_images(files, roles, buffer)
-        keep = [n for n in files[0].schema_arrow.names if n != lazy]
-        table = _read_groups(arrow, parts, files, keep)
+        footers = [_footer(parquet, part) for part in parts]
+        lazy = _lazy_images(footers, roles, buffer, here)
+        keep = [n for n in footers[0].schema.to_arrow_schema().names if n != lazy]
+        table = _read_groups(arrow, parquet, parts, footers, keep)
         split_images = None
         if lazy is not None:
-            sizes = [
-                file.metadata.row_group(g).num_rows
-                for file in files
-                for g in range(file.metadata.num_row_groups)
+            counts = [
+                [footer.row_group(g).num_rows for g in range(footer.num_row_groups)]
+                for footer in footers
             ]
-            split_images = RowGroups(parts, lazy, np.array(sizes, np.int64), root, outside)
+            split_images = RowGroups(parts, lazy, counts, root, outside)
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, ChiaroError):
             raise
@@ -178,8 +187,17 @@ def read_parquet(
     data = _from_arrow(table, name, roles, root, size, outside, cache=cache, images=split_images)
     if split_images is None:
         return data
-    blocks = Blocks(split_images.sizes, buffer or 4096)
-    return dataclasses.replace(data, blocks=blocks if not data.skipped else None)
+    blocks: Blocks | None = Blocks(split_images.sizes[split_images.sizes > 0], buffer or 4096)
+    images = data.columns.get("images")
+    if blocks is not None and isinstance(images, Pictures) and images.rows is not None:
+        blocks = blocks.of_rows(images.rows)
+    return dataclasses.replace(data, blocks=blocks)
+
+
+def _footer(parquet: Any, part: Shard) -> Any:
+    """Return what a parquet file says of itself; of one elsewhere, no more is fetched."""
+    with part.stream() as opened, parquet.ParquetFile(opened) as file:
+        return file.metadata
 
 
 def read_hugging_face(
@@ -372,61 +390,49 @@ def _stem(path: Path) -> str:
     return path.name.split(".")[0].split("{")[0] or "table"
 
 
-def _read_groups(arrow: Any, parts: list[Path], files: list[Any], keep: list[str]) -> Any:
+def _read_groups(
+    arrow: Any, parquet: Any, parts: list[Shard], footers: list[Any], keep: list[str]
+) -> Any:
     """Return all rows of some columns, group by group, within the memory limit."""
     tables, taken = [], 0
-    for part, file in zip(parts, files, strict=True):
-        declared = file.metadata.num_rows
+    for part, footer in zip(parts, footers, strict=True) if keep else ():
         rows = 0
-        for group in range(file.metadata.num_row_groups):
-            about = file.metadata.row_group(group)
-            known = [about.column(c) for c in range(about.num_columns)]
-            size = sum(
-                c.total_uncompressed_size for c in known if c.path_in_schema.split(".")[0] in keep
-            )
-            fits(f"`{part}`", taken + max(size, 0))
-            for batch in file.iter_batches(256, row_groups=[group], columns=keep):
-                rows += len(batch)
-                taken += batch.nbytes
-                fits(f"`{part}`", taken)
-                tables.append(arrow.Table.from_batches([batch]))
+        with part.stream() as opened, parquet.ParquetFile(opened) as file:
+            for group in range(footer.num_row_groups):
+                fits(f"`{part.where}`", taken + column_bytes(footer.row_group(group), keep))
+                for batch in file.iter_batches(256, row_groups=[group], columns=keep):
+                    rows += len(batch)
+                    taken += batch.nbytes
+                    fits(f"`{part.where}`", taken)
+                    tables.append(arrow.Table.from_batches([batch]))
         need(
-            rows == declared or not keep,
-            lambda part=part, rows=rows, declared=declared: (
-                f"`{part}` declares {declared} rows and has {rows}. It is damaged."
+            rows == footer.num_rows,
+            lambda part=part, rows=rows, footer=footer: (
+                f"`{part.where}` declares {footer.num_rows} rows and has {rows}. It is damaged."
             ),
         )
     if not tables:
-        return files[0].schema_arrow.empty_table().select(keep)
+        return footers[0].schema.to_arrow_schema().empty_table().select(keep)
     return arrow.concat_tables(tables)
 
 
-def _lazy_images(files: list[Any], roles: Roles, buffer: int | None) -> str | None:
+def _lazy_images(footers: list[Any], roles: Roles, buffer: int | None, here: bool) -> str | None:
     """Return the column of images if it is to stay in the files:
-    if asked for, or if it is large.
+    if asked for, if it is large, or if they are elsewhere.
     """
-    schema = files[0].schema_arrow
+    schema = footers[0].schema.to_arrow_schema()
     named = [roles.image] if roles.image else [n for n in schema.names if n in IMAGES]
     column = next((n for n in named if n in schema.names), None)
     if column is None or not is_encoded(schema.field(column).type):
         return None
-    if buffer is not None:
+    if buffer is not None or not here:
         return column
-    size = 0
-    for file in files:
-        for group in range(file.metadata.num_row_groups):
-            about = file.metadata.row_group(group)
-            columns = (about.column(c) for c in range(about.num_columns))
-            size += sum(
-                c.total_uncompressed_size
-                for c in columns
-                if c.path_in_schema.split(".")[0] == column
-            )
-    try:
-        fits(column, 4 * size)
-    except InputError:
-        return column
-    return None
+    size = sum(
+        column_bytes(footer.row_group(group), {column})
+        for footer in footers
+        for group in range(footer.num_row_groups)
+    )
+    return column if 4 * size > memory_limit() else None
 
 
 def _from_arrow(

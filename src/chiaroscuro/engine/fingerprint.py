@@ -184,10 +184,13 @@ def _stamp(pictures: Pictures, rows: NDArray[np.int64], parts: Any) -> tuple[str
     digest, size = hashlib.sha256(), 0
     if parts:
         files = [part.where for part in parts]
-        places = pictures.encodings
-        for array in (places.shard, places.start, places.length):  # type: ignore[attr-defined]
-            chosen = rows if pictures.rows is None else pictures.rows[rows]
+        chosen = rows if pictures.rows is None else pictures.rows[rows]
+        places: Any = pictures.encodings
+        known = hasattr(places, "shard")  # of archives; of tables the numbers of the rows do
+        for array in (places.shard, places.start, places.length) if known else ():
             digest.update(np.ascontiguousarray(array[chosen]).tobytes())
+        if not known:
+            digest.update(chosen.tobytes())
     elif len(rows) and not isinstance(pictures.encoded(int(rows[0])), bytes):
         files = [os.fspath(pictures.encoded(row)) for row in rows.tolist()]
     else:
