@@ -24,8 +24,8 @@ class Pieces:
         dtype: of the numbers, as the first piece has it.
 
     Example:
-        >>> found = Pieces([2, 3], lambda k: np.full((2 + k, 4), k), (4,), np.dtype(int))
-        >>> found.shape, found[1:3].tolist(), found[[4, 0]][:, 0].tolist()
+        >>> pieces = Pieces([2, 3], lambda k: np.full((2 + k, 4), k), (4,), np.dtype(int))
+        >>> pieces.shape, pieces[1:3].tolist(), pieces[[4, 0]][:, 0].tolist()
         ((5, 4), [[0, 0, 0, 0], [1, 1, 1, 1]], [1, 0])
     """
 

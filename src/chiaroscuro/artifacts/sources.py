@@ -759,8 +759,8 @@ def read_labels(path: Any, ids: Callable[[], np.ndarray] | None, n: int) -> dict
     need(path.exists(), lambda: f"`{path}` does not exist.")
     kind = _kind(path)
     need(kind != "folder", lambda: f"Labels need one file; `{path}` is a folder.")
-    found = {"labels": read_npy(path)} if kind == ".npy" else _read(kind, path)
-    columns = {key: np.asarray(a[:]) for key, a in found.items() if a.ndim == 1}
+    arrays = {"labels": read_npy(path)} if kind == ".npy" else _read(kind, path)
+    columns = {key: np.asarray(a[:]) for key, a in arrays.items() if a.ndim == 1}
     named = lambda our: next(
         (k for k in columns if k.lower() in (our, *_USUAL[our]) and len(columns) > 1), None
     )

@@ -78,18 +78,18 @@ def changes(run: Run, after: Settings) -> Changes:
             f"stop at {after.epochs}."
         ),
     )
-    found = Changes(bool(changed))
+    continued = Changes(bool(changed))
     if after.epochs > before.epochs:
-        found.records.append({"epochs_before": before.epochs, "epochs_now": after.epochs})
-        found.notes.append(
+        continued.records.append({"epochs_before": before.epochs, "epochs_now": after.epochs})
+        continued.notes.append(
             f"{after.epochs} epochs in place of {before.epochs}: the schedule "
             f"`{after.schedule.name}` is that of a run of {after.epochs} epochs from here on, so "
             "that the learning rate may rise again."
         )
     if _LR in changed:
-        found.records.append({"lr_lowered_from": old[_LR], "lr_lowered_to": new[_LR]})
-        found.notes.append(f"`{_LR}` is {new[_LR]:g} in place of {old[_LR]:g} from here on.")
-    return found
+        continued.records.append({"lr_lowered_from": old[_LR], "lr_lowered_to": new[_LR]})
+        continued.notes.append(f"`{_LR}` is {new[_LR]:g} in place of {old[_LR]:g} from here on.")
+    return continued
 
 
 def _flat(table: dict[str, Any], under: str = "") -> dict[str, Any]:

@@ -103,12 +103,12 @@ def scored(embeddings: Any, probe: str = "ridge") -> dict[str, dict[str, float]]
     names = ("h", "z", "labels", "split")
     alone = {name: getattr(embeddings, name) for name in names}  # raw pictures are not asked here
     kept = cs.Embeddings(**{name: value for name, value in alone.items() if value is not None})
-    found = cs.diagnostics.evaluate(kept, probes=[probe])["results"]
+    results = cs.diagnostics.evaluate(kept, probes=[probe])["results"]
     linear = "linear" if probe == "ridge" else f"linear_{probe}"
     return {
-        layer: {"knn_20": found[layer]["knn_20"], "linear": found[layer][linear]}
+        layer: {"knn_20": results[layer]["knn_20"], "linear": results[layer][linear]}
         for layer in ("encoder", "projector")
-        if "knn_20" in found[layer]
+        if "knn_20" in results[layer]
     }
 
 

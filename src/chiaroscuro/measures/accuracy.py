@@ -59,8 +59,8 @@ def knn_accuracy(
         >>> knn_accuracy(train, Labelled(np.eye(4), np.arange(4)), n_neighbours=5)
         1.0
     """
-    found = knn_accuracies(train, test, [n_neighbours], [vote], metric)
-    return found[n_neighbours, vote]
+    accuracies = knn_accuracies(train, test, [n_neighbours], [vote], metric)
+    return accuracies[n_neighbours, vote]
 
 
 def knn_accuracies(

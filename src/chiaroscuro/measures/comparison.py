@@ -82,7 +82,7 @@ def lidar(h1: Any, h2: Any, ridge: float = 1e-4) -> float:
     within = apart.T @ apart / len(a) + ridge * np.eye(a.shape[1])
     values, vectors = np.linalg.eigh(within)
     root = vectors / np.sqrt(np.maximum(values, ridge))
-    found = np.linalg.eigvalsh(root.T @ between @ root)
-    found = found[found > 1e-12 * max(1.0, float(found.max(initial=0.0)))]
-    p = found / found.sum() if len(found) else found
+    eigenvalues = np.linalg.eigvalsh(root.T @ between @ root)
+    eigenvalues = eigenvalues[eigenvalues > 1e-12 * max(1.0, float(eigenvalues.max(initial=0.0)))]
+    p = eigenvalues / eigenvalues.sum() if len(eigenvalues) else eigenvalues
     return float(np.exp(-(p * np.log(p)).sum())) if len(p) else 0.0

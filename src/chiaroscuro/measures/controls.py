@@ -50,8 +50,8 @@ def shuffled(
 
     Example:
         >>> from chiaroscuro.measures.sphere import alignment
-        >>> found = shuffled(alignment, np.eye(8), np.eye(8))
-        >>> found.value, round(found.mean, 6)
+        >>> control = shuffled(alignment, np.eye(8), np.eye(8))
+        >>> control.value, round(control.mean, 6)
         (0.0, 2.0)
     """
     n = _length("shuffled", arrays, 2)
@@ -124,8 +124,8 @@ def interval(
 
     Example:
         >>> rows = np.random.default_rng(0).normal(size=(400, 1))
-        >>> found = interval(lambda h: float(h.mean()), rows)
-        >>> bool(found.low < 0 < found.high), round(found.error, 2)
+        >>> spread = interval(lambda h: float(h.mean()), rows)
+        >>> bool(spread.low < 0 < spread.high), round(spread.error, 2)
         (True, 0.05)
     """
     n = _length("interval", arrays, 4)

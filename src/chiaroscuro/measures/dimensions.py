@@ -53,8 +53,8 @@ def dimensions(h: Any, dead: float = 1e-3, duplicate: float = 0.999) -> Dimensio
     and the listed pairs are at most the first 10,000.
 
     Example:
-        >>> found = dimensions([[1.0, 2.0, 5.0], [2.0, 4.0, 5.0], [0.0, 0.0, 5.0]])
-        >>> found.dead.tolist(), found.duplicates.tolist()
+        >>> checked = dimensions([[1.0, 2.0, 5.0], [2.0, 4.0, 5.0], [0.0, 0.0, 5.0]])
+        >>> checked.dead.tolist(), checked.duplicates.tolist()
         ([2], [[0, 1]])
     """
     low = number("dimensions", "dead", dead)

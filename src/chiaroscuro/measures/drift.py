@@ -86,13 +86,13 @@ def two_sample(a: Any, b: Any, seed: int = 0) -> TwoSample:
     weights = np.r_[np.full(n, 1 / n), np.full(m, -1 / m)]
     values = _permuted(np.exp(-squares / scale), weights, draw)
     value = values[0]
-    power, found = _power(x, n, m, draw)
+    power, detectable = _power(x, n, m, draw)
     return TwoSample(
         statistic=float(value),
         expected=float(values[1:].mean()),
         p_value=float((values >= value).mean()),
         power=power,
-        detectable=found,
+        detectable=detectable,
         n=n,
         m=m,
     )
@@ -190,8 +190,8 @@ def drift(now: Any, before: Any, paired: bool, seed: int = 0) -> Drift:
         >>> x = np.random.default_rng(0).normal(size=(200, 6))
         >>> y = x + 1e-3
         >>> y[17] = -x[17]
-        >>> found = drift(y, x, paired=True)
-        >>> found.encoder, found.moved.table()["row"]
+        >>> report = drift(y, x, paired=True)
+        >>> report.encoder, report.moved.table()["row"]
         ('same', [17])
     """
     y, x = rows_of("drift(now)", now, 8), rows_of("drift(before)", before, 8)
@@ -296,10 +296,10 @@ def _unlike(y: np.ndarray, x: np.ndarray, seed: int) -> Listed:
     bank = x[spaced(len(x), COMPARED)]
     own = nearest(bank, 1, "euclidean").distances[:, 0]
     some = spaced(len(y), COMPARED)
-    found = nearest(bank, 1, "euclidean", queries=y[some])
+    neighbours = nearest(bank, 1, "euclidean", queries=y[some])
     low, high = np.quantile(own, [0.25, 0.75])
     limit = max(float(own.max()), float(high + FENCE * (high - low)))
-    far = found.distances[:, 0]
+    far = neighbours.distances[:, 0]
     listed = np.flatnonzero(far > limit)
     listed = listed[np.lexsort((listed, -far[listed]))]
     return Listed(

@@ -58,8 +58,8 @@ def near_duplicates(h: Any, distance: float = 0.01, budget: int = 1_000_000) -> 
     Numerics: float64, from differences. Cost about n log n where rows are spread.
 
     Example:
-        >>> found = near_duplicates([[1.0, 0.0], [0.0, 1.0], [2.0, 0.001], [1.0, 1.0]])
-        >>> found.count, found.ids.tolist(), found.twins.tolist()
+        >>> pairs = near_duplicates([[1.0, 0.0], [0.0, 1.0], [2.0, 0.001], [1.0, 1.0]])
+        >>> pairs.count, pairs.ids.tolist(), pairs.twins.tolist()
         (2, [0, 2], [2, 0])
     """
     from scipy.spatial import cKDTree

@@ -71,8 +71,8 @@ def economy(h: Any, labels: np.ndarray | None = None, metric: str = "cosine") ->
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(300, 8)) * 2.0 ** -np.arange(8)
-        >>> found = economy(x)
-        >>> found.sizes.tolist(), bool(found.recall["first"][0] < found.recall["first"][-1])
+        >>> curves = economy(x)
+        >>> curves.sizes.tolist(), bool(curves.recall["first"][0] < curves.recall["first"][-1])
         ([1, 2, 4, 8], True)
     """
     x = rows_of("economy(h)", h, 20)
@@ -95,10 +95,10 @@ def economy(h: Any, labels: np.ndarray | None = None, metric: str = "cosine") ->
     whole = _accuracy(exact, y, asked)
     for name, rows in ways.items():
         for size in sizes[:-1]:
-            found = _others(rows[:, :size], asked, k, metric)
-            recall[name].append(_recall(found.ids[:, :ten], exact.ids[:, :ten]))
+            neighbours = _others(rows[:, :size], asked, k, metric)
+            recall[name].append(_recall(neighbours.ids[:, :ten], exact.ids[:, :ten]))
             if y is not None:
-                accuracy[name].append(_accuracy(found, y, asked))
+                accuracy[name].append(_accuracy(neighbours, y, asked))
         recall[name].append(1.0)
         if y is not None:
             accuracy[name].append(whole)
@@ -122,22 +122,22 @@ def economy(h: Any, labels: np.ndarray | None = None, metric: str = "cosine") ->
 
 def _others(x: np.ndarray, asked: np.ndarray, k: int, metric: str) -> Neighbours:
     """The k nearest others of the rows asked."""
-    found = nearest(x, k + 1, metric, queries=x[asked])
-    other = found.ids != asked[:, None]
+    neighbours = nearest(x, k + 1, metric, queries=x[asked])
+    other = neighbours.ids != asked[:, None]
     other[other.all(axis=1), -1] = False  # a twin of lower number took its place
     pick = lambda a: a[other].reshape(len(asked), k)
-    return Neighbours(pick(found.ids), pick(found.distances))
+    return Neighbours(pick(neighbours.ids), pick(neighbours.distances))
 
 
-def _recall(found: np.ndarray, wanted: np.ndarray) -> float:
-    return float((found[:, :, None] == wanted[:, None, :]).any(axis=1).mean())
+def _recall(kept: np.ndarray, wanted: np.ndarray) -> float:
+    return float((kept[:, :, None] == wanted[:, None, :]).any(axis=1).mean())
 
 
-def _accuracy(found: Neighbours, y: np.ndarray | None, asked: np.ndarray) -> float:
+def _accuracy(neighbours: Neighbours, y: np.ndarray | None, asked: np.ndarray) -> float:
     if y is None:
         return 0.0
     known = y[asked] >= 0
-    return float((voted(found, y) == y[asked])[known].mean()) if known.any() else 0.0
+    return float((voted(neighbours, y) == y[asked])[known].mean()) if known.any() else 0.0
 
 
 def _coarse(

@@ -65,8 +65,8 @@ def closest(
             f"rows; received {n_neighbours}."
         ),
     )
-    found = nearest(x[kept], n_neighbours, metric)
-    return Closest(kept[found.ids], found.cosines, kept, len(x))
+    neighbours = nearest(x[kept], n_neighbours, metric)
+    return Closest(kept[neighbours.ids], neighbours.cosines, kept, len(x))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +100,7 @@ def hubness(h: Any | Closest, n_neighbours: int = 10, rows: int = ROWS, seed: in
     order breaks the ties decides.
 
     Args:
-        h: (n, d), or what `closest` found.
+        h: (n, d), or what `closest` returned.
         n_neighbours: 10, a common choice.
         rows: of a matrix compare so many at most, drawn by the seed.
 
@@ -110,12 +110,12 @@ def hubness(h: Any | Closest, n_neighbours: int = 10, rows: int = ROWS, seed: in
     Example:
         >>> angle = np.arange(12) * (2 * np.pi / 12)
         >>> ring = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        >>> found = hubness(ring, n_neighbours=2)
-        >>> found.skewness, found.orphans, found.largest
+        >>> hubs = hubness(ring, n_neighbours=2)
+        >>> hubs.skewness, hubs.orphans, hubs.largest
         (0.0, 0.0, 2)
     """
-    found = h if isinstance(h, Closest) else closest(h, n_neighbours, rows, seed)
-    counts = np.bincount(found.ids.ravel(), minlength=found.n)[found.rows]
+    neighbours = h if isinstance(h, Closest) else closest(h, n_neighbours, rows, seed)
+    counts = np.bincount(neighbours.ids.ravel(), minlength=neighbours.n)[neighbours.rows]
     mean, sd = float(counts.mean()), float(counts.std())
     best = np.argsort(-counts, kind="stable")[:10]
     return Hubness(
@@ -123,9 +123,9 @@ def hubness(h: Any | Closest, n_neighbours: int = 10, rows: int = ROWS, seed: in
         hubs=float((mean + 2 * sd < counts).mean()),
         orphans=float((counts == 0).mean()),
         largest=int(counts.max()),
-        ids=found.rows[best],
+        ids=neighbours.rows[best],
         counts=counts,
-        rows=found.rows,
-        n_neighbours=found.ids.shape[1],
-        n=found.n,
+        rows=neighbours.rows,
+        n_neighbours=neighbours.ids.shape[1],
+        n=neighbours.n,
     )

@@ -59,8 +59,8 @@ def nearest(
     numbers. Where thousands of rows are level to rounding, those of lower number are compared.
 
     Example:
-        >>> found = nearest(np.array([[0.0], [1.0], [1.0], [3.0]]), 2, "euclidean")
-        >>> found.ids.tolist(), found.distances[3].tolist()
+        >>> near = nearest(np.array([[0.0], [1.0], [1.0], [3.0]]), 2, "euclidean")
+        >>> near.ids.tolist(), near.distances[3].tolist()
         ([[1, 2], [2, 0], [1, 0], [1, 2]], [2.0, 2.0])
     """
     call = "nearest(x, n_neighbours)"

@@ -71,8 +71,8 @@ class Scan(Record):
         """The effective rank of all rows, from their covariance."""
         if self.covariance is None:
             return None
-        found = np.linalg.eigvalsh(self.covariance)
-        s = np.sqrt(np.maximum(found, 0))
+        eigenvalues = np.linalg.eigvalsh(self.covariance)
+        s = np.sqrt(np.maximum(eigenvalues, 0))
         s = s[s > 1e-4 * s.max(initial=0.0)]
         p = s / s.sum() if len(s) else s
         return float(np.exp(-(p * np.log(p)).sum())) if len(p) else 0.0
@@ -240,8 +240,8 @@ def scan(blocks: Iterable[tuple[int, np.ndarray]], n: int, covariance: bool = Tr
 
     Example:
         >>> rows = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0], [3.0, 4.0]])
-        >>> found = scan([(0, rows[:2]), (2, rows[2:])], 4)
-        >>> found.exact, found.twins.tolist(), found.zero.tolist(), found.norm_largest
+        >>> scanned = scan([(0, rows[:2]), (2, rows[2:])], 4)
+        >>> scanned.exact, scanned.twins.tolist(), scanned.zero.tolist(), scanned.norm_largest
         (2, [0, 2], [1], 5.0)
     """
     seen = Pass(n, covariance)

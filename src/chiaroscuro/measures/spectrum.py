@@ -60,13 +60,13 @@ def _values(x: np.ndarray, *centred: bool) -> list[np.ndarray]:
     R = x - mean
     if n > 2 * d:
         R = np.linalg.qr(R, mode="r")
-    found = []
+    values = []
     for each in centred:
         # X'X = R'R + n mean mean': the mean is one more row
         whole = R if each else np.vstack([R, math.sqrt(n) * mean])
         s = np.linalg.svd(whole, compute_uv=False)
-        found.append(np.where(s > rounding, s, 0.0)[: min(n, d)])
-    return found
+        values.append(np.where(s > rounding, s, 0.0)[: min(n, d)])
+    return values
 
 
 def effective_rank(h: Any, centred: bool = True) -> float:
@@ -269,8 +269,8 @@ def spectrum(h: Any) -> Spectrum:
         roy2007rank, cosentino2022
 
     Example:
-        >>> found = spectrum(np.ones((5, 3)))
-        >>> found.effective_rank, found.numerical_rank, round(found.mean_share, 6)
+        >>> values = spectrum(np.ones((5, 3)))
+        >>> values.effective_rank, values.numerical_rank, round(values.mean_share, 6)
         (0.0, 0, 1.0)
     """
     x = rows_of("spectrum(h)", h)

@@ -183,8 +183,8 @@ def norms(h: Any, factor: float = 10.0) -> Norms:
     Numerics: float64.
 
     Example:
-        >>> found = norms([[3.0, 4.0], [0.0, 0.0], [5.0, 0.0], [0.0, 500.0]])
-        >>> found.zero, found.far.tolist(), found.stretch
+        >>> lengths = norms([[3.0, 4.0], [0.0, 0.0], [5.0, 0.0], [0.0, 500.0]])
+        >>> lengths.zero, lengths.far.tolist(), lengths.stretch
         (1, [3], 100.0)
     """
     number("norms", "factor", factor, above=True)

@@ -144,13 +144,13 @@ def split_duplicates(x: np.ndarray, twins: Duplicates, split: np.ndarray) -> Lis
     if not len(train) or not len(test):
         return None
     train, test = (side[:: 1 + len(side) // COMPARED] for side in (train, test))
-    found = nearest(x[train], 1, queries=x[test])
-    close = found.distances[:, 0] <= twins.distance
+    neighbours = nearest(x[train], 1, queries=x[test])
+    close = neighbours.distances[:, 0] <= twins.distance
     if not close.any():
         return None
     return Listed(
         "are held out, and have a twin on the training side",
         test[close],
-        {"twin": train[found.ids[close, 0]], "distance": found.distances[close, 0]},
+        {"twin": train[neighbours.ids[close, 0]], "distance": neighbours.distances[close, 0]},
         pointers=("twin",),
     )

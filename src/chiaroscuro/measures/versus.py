@@ -56,8 +56,8 @@ def versus(first: Any, second: Any, labels: Any = None, metric: str = "cosine") 
         >>> good = np.eye(2)[y] + 1e-3 * np.arange(60)[:, None]
         >>> bad = good.copy()
         >>> bad[5] = 1 - bad[5]
-        >>> found = versus(good, bad, y)
-        >>> found.accuracy, found.first_better.table()["row"]
+        >>> comparison = versus(good, bad, y)
+        >>> comparison.accuracy, comparison.first_better.table()["row"]
         ((1.0, 0.9833333333333333), [5])
     """
     call = "versus(first, second)"

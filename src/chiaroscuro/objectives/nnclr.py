@@ -74,8 +74,10 @@ class NNCLR(Objective):
         if queue is None or len(queue) == 0:
             raise InputError("`NNCLR(z1, z2, queue)` needs a queue of earlier rows; received 0.")
         z2, queue = z2.detach(), queue.detach()
-        found = nearest(self.kernel, z2[start:stop], queue)
-        support = torch.cat([z2[:start], queue[found], z2[stop:]])  # only anchors are looked at
+        neighbours = nearest(self.kernel, z2[start:stop], queue)
+        support = torch.cat(
+            [z2[:start], queue[neighbours], z2[stop:]]
+        )  # only anchors are looked at
         swapped = replace(batch, z1=support, z2=z1, queue=None)
         return pairs_and_sums(self.kernel, swapped, OtherView(), both=False)
 

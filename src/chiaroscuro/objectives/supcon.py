@@ -144,11 +144,11 @@ def _by_blocks(kernel: Kernel, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         repel = torch.logsumexp(log_k.masked_fill(own, -torch.inf), dim=1)
         return torch.cat([attract, repel])
 
-    found = recomputed(block, len(pieces), prepared.tensors)
+    sums = recomputed(block, len(pieces), prepared.tensors)
     if len(pieces) > 1:
-        each = [x.view(2, -1) for x in found.split([2 * (p.stop - p.start) for p in pieces])]
-        found = torch.cat(each, dim=1)
-    attract, repel = found.view(2, n).unbind()
+        each = [x.view(2, -1) for x in sums.split([2 * (p.stop - p.start) for p in pieces])]
+        sums = torch.cat(each, dim=1)
+    attract, repel = sums.view(2, n).unbind()
     return attract, repel
 
 

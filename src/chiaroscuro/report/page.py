@@ -49,8 +49,8 @@ def report(
         >>> import numpy as np, tempfile
         >>> from chiaroscuro.artifacts import Embeddings
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found = report(Embeddings(h=np.eye(9)), f"{folder}/page.html")
-        ...     found.name, found.read_text()[:15]
+        ...     path = report(Embeddings(h=np.eye(9)), f"{folder}/page.html")
+        ...     path.name, path.read_text()[:15]
         ('page.html', '<!doctype html>')
     """
     path = Path(path)

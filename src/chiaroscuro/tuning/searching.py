@@ -72,8 +72,8 @@ def tune(
         ...     "network.encoder=ResNet(9, 0.125, stem='strided')",
         ... )
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found = tune(read_search("digits", small), 2, folder)
-        ...     found.best.epochs, found.count("complete") + found.count("stopped")
+        ...     result = tune(read_search("digits", small), 2, folder)
+        ...     result.best.epochs, result.count("complete") + result.count("stopped")
         (2, 2)
     """
     chosen = read_search(search)
@@ -98,11 +98,11 @@ def tune(
         if progress is not None:
             print(sentence, file=progress, flush=True)
 
-    found = ENGINES[engine].search(chosen, trials, folder, say)
-    if found.best is None and all(trial.ended for trial in found.trials):
-        why = next((trial.why for trial in found.trials if trial.why), "all were stopped before.")
-        raise ChiaroError(f"None of {len(found.trials)} trials was trained to its end: {why}")
-    return found
+    outcome = ENGINES[engine].search(chosen, trials, folder, say)
+    if outcome.best is None and all(trial.ended for trial in outcome.trials):
+        why = next((trial.why for trial in outcome.trials if trial.why), "all were stopped before.")
+        raise ChiaroError(f"None of {len(outcome.trials)} trials was trained to its end: {why}")
+    return outcome
 
 
 def _same_engine(folder: Path, engine: str) -> None:

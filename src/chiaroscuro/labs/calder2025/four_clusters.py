@@ -230,8 +230,8 @@ def network(settings: Settings, kind: str, dimensions: int, seed: int) -> nn.Mod
 def scores(z: Tensor, labels: Tensor) -> tuple[float, float]:
     """Silhouette of the true clusters and ARI of 4-means, of the first view on the sphere."""
     u = unit(z[: len(labels)]).numpy()
-    found = cs.graphs.kmeans(u, 4).labels
-    return float(silhouette_score(u, labels)), float(adjusted_rand_score(labels, found))
+    assigned = cs.graphs.kmeans(u, 4).labels
+    return float(silhouette_score(u, labels)), float(adjusted_rand_score(labels, assigned))
 
 
 def latents(n: int, d: int, seed: int) -> Tensor:
@@ -254,7 +254,7 @@ def summary(flow: Any, labels: Tensor) -> dict[str, Any]:
 
 def one_seed(settings: Settings, seed: int, picture: bool) -> dict[str, Any]:
     """All flows of one seed."""
-    found: dict[str, Any] = {}
+    cases: dict[str, Any] = {}
     dynamics = cs.dynamics
     objective = cs.InfoNCE(cs.Cosine(tau=settings.tau))
     for case, kind, dimensions in (("one", "one", 2), ("deep", "deep", 2), ("deep3", "deep", 3)):
@@ -278,16 +278,16 @@ def one_seed(settings: Settings, seed: int, picture: bool) -> dict[str, Any]:
             even = ordered(x, n)
             start = From(net, x, even)
             flows["network, ordered"] = dynamics.training_flow(loss, start, x, through)
-        found[case] = {name: summary(flow, labels) for name, flow in flows.items()}
+        cases[case] = {name: summary(flow, labels) for name, flow in flows.items()}
         if dimensions == 2:
-            found[case]["even_loss"] = float(loss(even))
+            cases[case]["even_loss"] = float(loss(even))
         if picture:
-            found[case]["x"] = x[:n].tolist()
-            found[case]["film"] = {
+            cases[case]["x"] = x[:n].tolist()
+            cases[case]["film"] = {
                 name: film(flows[name], settings.frames, n)
                 for name in ("network, own", "vanilla, random")
             }
-    return found
+    return cases
 
 
 def film(flow: Any, frames: int, n: int) -> dict[str, Any]:
@@ -441,16 +441,16 @@ def moves(film: dict[str, Any], at: int) -> list[list[float]]:
     frames, last = film["u"], len(film["u"]) - 1
     order = range(at + 1, last + 1) if at < last else range(at - 1, -1, -1)
     sign = 1 if at < last else -1
-    found, longest = [[0.0] * len(p) for p in frames[at]], 0.0
+    displacement, longest = [[0.0] * len(p) for p in frames[at]], 0.0
     for other in order:
-        found = [
+        displacement = [
             [sign * (b - a) for a, b in zip(p, q, strict=True)]
             for p, q in zip(frames[at], frames[other], strict=True)
         ]
-        longest = max(math.hypot(*move) for move in found)
+        longest = max(math.hypot(*move) for move in displacement)
         if longest >= 0.05:
             break
-    return [[v * 0.3 / longest if longest else 0.0 for v in move] for move in found]
+    return [[v * 0.3 / longest if longest else 0.0 for v in move] for move in displacement]
 
 
 def circle(axis: Any, film: dict[str, Any], at: int, title: str) -> None:

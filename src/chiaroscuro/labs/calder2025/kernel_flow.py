@@ -117,13 +117,13 @@ def errors(net: nn.Module, x: Tensor, loss: Callable, steps: tuple[float, ...]) 
         z = net(x)
     grad = cs.dynamics.gradient(loss, z)
     predicted = -torch.einsum("ijkl,jl->ik", K, grad)
-    found: dict[str, list[float]] = {"total": [], "over n": []}
+    by_scaling: dict[str, list[float]] = {"total": [], "over n": []}
     for lr in steps:
         flow = cs.dynamics.training_flow(loss, net, x, cs.dynamics.Steps(lr, 1))
         moved = (flow.z[-1] - flow.z[0]) / lr
         for name, guess in (("total", predicted), ("over n", predicted / len(x))):
-            found[name].append(float((moved - guess).norm() / moved.norm()))
-    return found
+            by_scaling[name].append(float((moved - guess).norm() / moved.norm()))
+    return by_scaling
 
 
 def slope(x: list[float], y: list[float]) -> float:
@@ -158,8 +158,8 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         x = torch.cat([clean + 0.3 * noise[0], clean + 0.3 * noise[1]])
         for name, net in networks(settings.width, seed).items():
             for what, loss in losses(settings.n).items():
-                found = errors(net, x, loss, settings.steps)
-                rows.append({"network": name, "loss": what, "seed": seed, **found})
+                differences = errors(net, x, loss, settings.steps)
+                rows.append({"network": name, "loss": what, "seed": seed, **differences})
     remarks = [remark(seed, settings.n) for seed in settings.seeds]
     return {"steps": list(settings.steps), "rows": rows, "remark": remarks}
 

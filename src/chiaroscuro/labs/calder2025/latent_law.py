@@ -127,7 +127,7 @@ def reformulated(z: Tensor, tau: float, shift: float) -> float:
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """Both laws under both maps."""
-    found: dict[str, Any] = {"losses": [], "printed": [], "corrected": [], "example": {}}
+    numbers: dict[str, Any] = {"losses": [], "printed": [], "corrected": [], "example": {}}
     for seed in settings.seeds:
         generator = torch.Generator().manual_seed(seed)
         q = torch.randn(2, 2, dtype=torch.float64, generator=generator)
@@ -141,11 +141,11 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
                     direct = equation_1(z1, z2, settings.tau)
                     for form, shift in (("printed", 0.0), ("corrected", 1.0)):
                         value = reformulated(z1, settings.tau, shift)
-                        found[form].append(abs(value - direct))
+                        numbers[form].append(abs(value - direct))
                 if leak == 0.0 and seed == settings.seeds[0]:
-                    found["example"][name] = [clean[:100, 0].tolist(), z1[:100].tolist()]
-        found["losses"].append(row)
-    return found
+                    numbers["example"][name] = [clean[:100, 0].tolist(), z1[:100].tolist()]
+        numbers["losses"].append(row)
+    return numbers
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:

@@ -144,7 +144,7 @@ def learnt(settings: Settings, depth: int, width: int, seed: int) -> dict[str, f
         z1, z2 = g(h1), g(h2)
     two = {"h1": h1, "h2": h2, "z1": z1, "z2": z2}
     seen = cs.Embeddings(**{name: value.numpy() for name, value in two.items()})
-    found = cs.diagnostics.geometry(seen, g.eval(), seed=seed)
+    measures = cs.diagnostics.geometry(seen, g.eval(), seed=seed)
     few = h1[:50].double()
     maps = cs.diagnostics.affine_maps(g, few)
     with torch.no_grad():
@@ -153,9 +153,9 @@ def learnt(settings: Settings, depth: int, width: int, seed: int) -> dict[str, f
     return {
         "depth": depth,
         "width": width,
-        "visited": found.get("regions_visited", 1),
-        "unexplained": found["displacement_unexplained"],
-        "hardest_distance": found["hardest_distance"],
+        "visited": measures.get("regions_visited", 1),
+        "unexplained": measures["displacement_unexplained"],
+        "hardest_distance": measures["hardest_distance"],
         "loss": float(loss),
         "affine_error": float(error / np.abs(exact).max()),
     }
@@ -165,7 +165,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """All widths and depths over the seeds."""
     wide = [(2, width) for width in settings.widths]
     deep = [(depth, settings.width) for depth in settings.depths]
-    found = {
+    result = {
         name: [
             [
                 keep(
@@ -178,7 +178,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         ]
         for name, shapes in (("widths", wide), ("depths", deep))
     }
-    return {**found, "steps": settings.steps, "n": settings.n}
+    return {**result, "steps": settings.steps, "n": settings.n}
 
 
 def least_step(rows: list[list[dict[str, float]]], n: int) -> float:

@@ -107,17 +107,17 @@ def bounded(seed: int) -> dict[str, float]:
     """Loss and bound of one case: eq. (1), one side and both, and with the positive inside."""
     z1, z2, beta = case(seed)
     kernel = cs.Cosine(tau=1 / beta)
-    found: dict[str, float] = {"beta": beta, "n": float(len(z1))}
+    slack: dict[str, float] = {"beta": beta, "n": float(len(z1))}
     for anchors in ("first", "both"):
         ours = cs.InfoNCE(kernel, cs.AllButPair(), anchors)
         loss = float(ours(z1, z2))
-        found[anchors] = cs.diagnostics.anatomy(z1, z2, ours).bound - loss
+        slack[anchors] = cs.diagnostics.anatomy(z1, z2, ours).bound - loss
     standard = cs.InfoNCE(kernel, cs.AllButSelf())
     loss = float(standard(z1, z2))
     negatives = cs.InfoNCE(kernel, cs.AllButPair())
-    found["standard"] = cs.diagnostics.anatomy(z1, z2, negatives).bound - loss
-    found["candidates"] = cs.diagnostics.anatomy(z1, z2, standard).bound - loss
-    return found
+    slack["standard"] = cs.diagnostics.anatomy(z1, z2, negatives).bound - loss
+    slack["candidates"] = cs.diagnostics.anatomy(z1, z2, standard).bound - loss
+    return slack
 
 
 def followed(settings: Settings, amount: float, seed: int) -> dict[str, Any]:

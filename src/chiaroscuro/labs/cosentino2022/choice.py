@@ -191,10 +191,10 @@ def opened(name: str) -> cs.data.Dataset | None:
 def unlabelled(seen: Any, networks: Any, asked: Any) -> dict[str, float]:
     """All measures that need no label, of one look."""
     e = seen.embeddings
-    found = cs.diagnostics.geometry(e, networks.projectors[0], seen.second, seen.first)
+    measures = cs.diagnostics.geometry(e, networks.projectors[0], seen.second, seen.first)
     taken = cs.diagnostics.anatomy(e.z1, e.z2, cs.engine.open_run(asked).contrast, rows=asked.batch)
     recall = cs.diagnostics.retrieval(e.h1, e.h2)["image_to_text"]["recall_1"]
-    numbers = found | {
+    numbers = measures | {
         "gap": taken.gap,
         "effective_negatives": taken.effective_negatives,
         "recall": float(recall),
@@ -245,11 +245,11 @@ def tried(settings: Settings, name: str, strength: float, seed: int) -> dict[str
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """A piece for each data set, strength and seed."""
-    found: dict[str, Any] = {}
+    by_set: dict[str, Any] = {}
     for name in (*settings.propose, *settings.held_out):
         if opened(name) is None:
             continue
-        found[name] = [
+        by_set[name] = [
             [
                 keep(
                     f"{name} {strength} {seed}",
@@ -263,9 +263,9 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         "strengths": list(settings.strengths),
         "default": settings.default,
         "n_seeds": len(settings.seeds),
-        "propose": [name for name in settings.propose if name in found],
-        "held_out": [name for name in settings.held_out if name in found],
-        "sets": found,
+        "propose": [name for name in settings.propose if name in by_set],
+        "held_out": [name for name in settings.held_out if name in by_set],
+        "sets": by_set,
     }
 
 

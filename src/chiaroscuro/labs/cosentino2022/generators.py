@@ -161,7 +161,7 @@ def estimated(settings: Settings, seed: int) -> dict[str, float]:
     clean = cs.diagnostics.generator(h, h2, eps)
     disturbed = h2 + settings.noise * (h2 - h).std() * normal(n, d)
     noisy = cs.diagnostics.generator(h, disturbed, eps)
-    away = lambda found: float((torch.from_numpy(found.G[0]) - G).norm() / G.norm())
+    away = lambda estimate: float((torch.from_numpy(estimate.G[0]) - G).norm() / G.norm())
     W = torch.eye(d, dtype=torch.float64)[:3]
     inside = cs.diagnostics.augmentations(W, h, h2)
     outside = cs.diagnostics.augmentations(normal(2, d), h, h2)

@@ -158,19 +158,19 @@ def fitted(settings: Settings, depth: int, width: int, seed: int) -> dict[str, A
     networks, _ = trained(asked, lambda networks, epoch: None)
     seen = cs.engine.examine(cs.engine.open_run(asked, networks=networks), settings.rows, False)
     e = seen.embeddings
-    found = cs.diagnostics.geometry(e, networks.projectors[0], seen.second, seen.first)
+    measures = cs.diagnostics.geometry(e, networks.projectors[0], seen.second, seen.first)
     whole = cs.embed(networks, asked.data.source, views=asked.views)
     accuracy = scored(whole)
     return {
         "depth": depth,
         "width": width,
-        "visited": found.get("regions_visited", 1),
-        "unexplained": found["displacement_unexplained"],
-        "together": found.get("regions_together", 1.0),
+        "visited": measures.get("regions_visited", 1),
+        "unexplained": measures["displacement_unexplained"],
+        "together": measures.get("regions_together", 1.0),
         "rank_h": cs.diagnostics.effective_rank(e.h),
         "rank_z": cs.diagnostics.effective_rank(e.z),
-        "movement": found["movement_ratio"],
-        "z_movement": found["z_movement_ratio"],
+        "movement": measures["movement_ratio"],
+        "z_movement": measures["z_movement_ratio"],
         "knn": accuracy["encoder"]["knn_20"],
         "linear": accuracy["encoder"]["linear"],
         "z_linear": accuracy["projector"]["linear"],
@@ -180,7 +180,7 @@ def fitted(settings: Settings, depth: int, width: int, seed: int) -> dict[str, A
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """A piece for each seed and projector; the shape that both lists have is trained once."""
     wide, deep = shapes(settings)
-    found = {
+    result = {
         (*shape, seed): keep(
             f"depth {shape[0]} width {shape[1]} seed {seed}",
             lambda depth=shape[0], width=shape[1], s=seed: fitted(settings, depth, width, s),
@@ -188,7 +188,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         for seed in settings.seeds
         for shape in dict.fromkeys([*wide, *deep])
     }
-    each = lambda list_: [[found[(*shape, seed)] for shape in list_] for seed in settings.seeds]
+    each = lambda list_: [[result[(*shape, seed)] for shape in list_] for seed in settings.seeds]
     return {
         "widths": each(wide),
         "depths": each(deep),

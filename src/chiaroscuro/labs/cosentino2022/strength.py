@@ -245,7 +245,7 @@ def measured(networks: Any, asked: Any, rows: int, epoch: int) -> dict[str, Any]
     """Every number of the lab at one moment, from rows and two views of each."""
     seen = cs.engine.examine(cs.engine.open_run(asked, networks=networks), rows, False)
     e = seen.embeddings
-    found: dict[str, Any] = cs.diagnostics.geometry(
+    measures: dict[str, Any] = cs.diagnostics.geometry(
         e, networks.projectors[0], seen.second, seen.first
     )
     objective = cs.engine.open_run(asked).contrast
@@ -255,7 +255,7 @@ def measured(networks: Any, asked: Any, rows: int, epoch: int) -> dict[str, Any]
     apart = cs.diagnostics.displacements(e.h1, e.h2, e.z1, e.z2)
     spectra = {name: cs.diagnostics.spectrum(getattr(e, name)) for name in ("h", "h1", "z")}
     W = cs.diagnostics.weights_of(networks.projectors[0], networks.encoders[0].d)
-    return found | {
+    return measures | {
         "epoch": epoch,
         "loss": float(np.mean([one.loss for one in batches])),
         "bound": float(np.mean([one.bound for one in batches])),
@@ -312,8 +312,8 @@ def readouts(networks: Any, asked: Any, rows: int) -> dict[str, Any]:
     layers = {"h": e.h2, "z": e.z2}
     factors: dict[str, Any] = {name: omega[name].astype(float) for name in NUISANCES}
     kinds = dict.fromkeys(factors, "number")
-    found = cs.diagnostics.survival({**layers}, factors, kinds)
-    out: dict[str, Any] = {"views": _table(found)}
+    readable = cs.diagnostics.survival({**layers}, factors, kinds)
+    out: dict[str, Any] = {"views": _table(readable)}
     if e.factors is not None:
         names = [str(name) for name in e.factor_names]
         own = {name: np.asarray(e.factors[:, i], float) for i, name in enumerate(names)}
@@ -327,10 +327,10 @@ def readouts(networks: Any, asked: Any, rows: int) -> dict[str, Any]:
     return out
 
 
-def _table(found: Any) -> dict[str, dict[str, float]]:
+def _table(readable: Any) -> dict[str, dict[str, float]]:
     return {
-        layer: {name: float(x) for name, x in zip(found.factors, row, strict=True)}
-        for layer, row in zip(found.layers, found.above_chance, strict=True)
+        layer: {name: float(x) for name, x in zip(readable.factors, row, strict=True)}
+        for layer, row in zip(readable.layers, readable.above_chance, strict=True)
     }
 
 

@@ -115,14 +115,14 @@ def transcribed(z1: Tensor, z2: Tensor, beta: float) -> float:
 def parts(kind: str, settings: Settings, seed: int) -> list[dict[str, float]]:
     """The terms at every beta."""
     z1, z2 = batch(kind, settings.n, settings.d, seed)
-    found = []
+    terms = []
     for beta in settings.betas:
         contrast = cs.diagnostics.Contrast(cs.Cosine(tau=1 / beta), cs.AllButPair(), "first")
         seen = cs.diagnostics.anatomy(z1, z2, contrast)
         exact = transcribed(z1, z2, beta)
         scale = max(1.0, abs(exact))
         rest = seen.entropy - seen.attraction
-        found.append(
+        terms.append(
             {
                 "beta": beta,
                 "corrected": abs(rest + seen.repulsion - exact) / scale,
@@ -134,7 +134,7 @@ def parts(kind: str, settings: Settings, seed: int) -> list[dict[str, float]]:
                 "from_hardest": abs(seen.repulsion - float(seen.hardness[:, 0].mean())) / beta,
             }
         )
-    return found
+    return terms
 
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def identities(settings: Settings, seed: int) -> dict[str, float]:
     cube = data.Process(data.Box(d), half, data.Normal(0.25)).sample(settings.n, seed)
     u, u2, z, z2 = map(torch.from_numpy, (ball.z1, ball.z2, cube.z1, cube.z2))
     on_sphere = cs.InfoNCE(cs.Cosine(tau=taus), cs.OtherView(), anchors="first")
-    found = {
+    errors = {
         "sphere": abs(float(on_sphere(u2, u)) - equation_1(u, u2, tau)),
         "box": 0.0,
         "scale": 0.0,
@@ -130,9 +130,9 @@ def identities(settings: Settings, seed: int) -> dict[str, float]:
         ours = cs.InfoNCE(cs.Lp(p=p, tau=taus), cs.SameView(), anchors="first")
         plain = cs.InfoNCE(cs.Lp(p=p, tau=1.0), cs.SameView(), anchors="first")
         value, root = float(ours(z, z2)), tau ** (1 / p)
-        found["box"] = max(found["box"], abs(value - equation_4(z, z2, tau, p)))
-        found["scale"] = max(found["scale"], abs(value - float(plain(z / root, z2 / root))))
-    return found
+        errors["box"] = max(errors["box"], abs(value - equation_4(z, z2, tau, p)))
+        errors["scale"] = max(errors["scale"], abs(value - float(plain(z / root, z2 / root))))
+    return errors
 
 
 def limit(settings: Settings, seed: int) -> dict[str, Any]:

@@ -167,9 +167,9 @@ def before_and_after(networks: Any, asked: Any, settings: Settings, data: Any) -
         for start in range(0, len(data), 256):
             rows = np.arange(start, min(start + 256, len(data)))
             x = cs.engine.plain(data, rows, 0, asked.views.objects()[0])
-            found = cs.models.features(encoder, x, [previous, settings.block])
-            hs.append(found[previous].mean((2, 3)))
-            rs.append(found[settings.block].mean((2, 3)))
+            activations = cs.models.features(encoder, x, [previous, settings.block])
+            hs.append(activations[previous].mean((2, 3)))
+            rs.append(activations[settings.block].mean((2, 3)))
     return torch.cat(hs).numpy(), torch.cat(rs).numpy()
 
 

@@ -236,9 +236,9 @@ def covariances(x: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
     return centred.T @ centred / len(x), moved.T @ moved / len(x)
 
 
-def apart(found: Tensor, expected: Tensor) -> float:
+def apart(actual: Tensor, expected: Tensor) -> float:
     """Relative difference in norm."""
-    return float((found - expected).norm() / expected.norm())
+    return float((actual - expected).norm() / expected.norm())
 
 
 def dynamics(settings: Settings, seed: int) -> dict[str, Any]:
@@ -290,26 +290,26 @@ def counted(settings: Settings, r: float, seed: int) -> dict[str, Any]:
     """d_c read from the gradient near W = 0, and from S~ in units of Sx; content's over style's."""
     std, c, n = math.sqrt(r * VARIANCE), settings.content, settings.pairs
     many = Settings(**{**vars(settings), "n": n})
-    found: dict[str, Any] = {"gradient": 0, "whitened": 0, "zero": 0.0}
+    counts: dict[str, Any] = {"gradient": 0, "whitened": 0, "zero": 0.0}
     for trial in range(settings.trials):
         z, z2 = pairs(many, std, 1000 * seed + trial, None)
         G = slope_near_zero(*covariances(z, z2), n)  # an orthogonal mixing turns it, no more
         spectrum = torch.linalg.svdvals(G).numpy()
-        found["gradient"] += gap(spectrum) == c
+        counts["gradient"] += gap(spectrum) == c
         size = G.diagonal()
-        found["zero"] += float(size[:c].mean() / size[c:].mean()) / settings.trials
+        counts["zero"] += float(size[:c].mean() / size[c:].mean()) / settings.trials
         A = torch.from_numpy(cs.data.Linear(settings.d, seed=trial).weight)
         Sx, Sm = covariances(z @ A.T, z2 @ A.T)
         root = torch.linalg.cholesky(Sx)
         inner = torch.linalg.solve(root, torch.linalg.solve(root, Sm).T)
         stays = np.maximum(torch.linalg.eigvalsh(inner).numpy(), 1e-6)
-        found["whitened"] += gap(1 / stays) == c
+        counts["whitened"] += gap(1 / stays) == c
         if trial == 0:
-            found["spectrum"] = (spectrum / spectrum[0]).tolist()
+            counts["spectrum"] = (spectrum / spectrum[0]).tolist()
     x, x2 = pairs(settings, std, seed, None)
     size = formula(x, x2, torch.eye(settings.d, dtype=torch.float64)).diagonal()
-    found["one"] = float(size[:c].mean() / size[c:].mean())
-    return found
+    counts["one"] = float(size[:c].mean() / size[c:].mean())
+    return counts
 
 
 def slope_near_zero(Sx: Tensor, Sm: Tensor, n: int) -> Tensor:
@@ -324,12 +324,12 @@ def ruled(settings: Settings, seed: int) -> dict[str, Any]:
     eye = 1e-3 * torch.eye(settings.d, dtype=torch.float64)
     top = 2 * VARIANCE
     rules = {"printed": soft / std, "corrected": (top - soft**2) / (top - std**2)}
-    found: dict[str, Any] = {"tau": rules}
+    result: dict[str, Any] = {"tau": rules}
     for name, tau in rules.items():
         root = torch.tensor([tau] * c + [1.0] * (settings.d - c), dtype=torch.float64).sqrt()
         own = formula(x / root, x2 / root, eye).diagonal()  # a diagonal W commutes with 1/root
-        found[name] = abs(math.log(float(own[:c].mean() / own[c:].mean())))
-    return found
+        result[name] = abs(math.log(float(own[:c].mean() / own[c:].mean())))
+    return result
 
 
 def products(seed: int) -> dict[str, int]:
@@ -349,26 +349,26 @@ def products(seed: int) -> dict[str, int]:
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """Everything over the seeds."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "weights": list(settings.weights),
         "negatives": list(settings.negatives),
         "ratios": list(settings.ratios),
         "trials": settings.trials * len(settings.seeds),
         "d": settings.d,
     }
-    found["dynamics"] = [
+    result["dynamics"] = [
         keep(f"dynamics {seed}", lambda s=seed: dynamics(settings, s)) for seed in settings.seeds
     ]
-    found["counted"] = [
+    result["counted"] = [
         [
             keep(f"count {seed} {r}", lambda s=seed, r=r: counted(settings, r, s))
             for r in settings.ratios
         ]
         for seed in settings.seeds
     ]
-    found["ruled"] = [ruled(settings, seed) for seed in settings.seeds]
-    found["products"] = [products(seed) for seed in settings.seeds]
-    return found
+    result["ruled"] = [ruled(settings, seed) for seed in settings.seeds]
+    result["products"] = [products(seed) for seed in settings.seeds]
+    return result
 
 
 def shown(result: dict[str, Any], what: str) -> list[float]:

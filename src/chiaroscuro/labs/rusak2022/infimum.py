@@ -162,17 +162,17 @@ def scaling(settings: Settings, seed: int) -> dict[str, Any]:
     pairs = source.sample(settings.n, seed=seed)
     z, z2 = torch.from_numpy(pairs.z1), torch.from_numpy(pairs.z2)
     back = [torch.from_numpy(source.invert(x)) for x in (pairs.x1, pairs.x2)]
-    found: dict[str, Any] = {"collapsed": [], "full_rank": [], "nonlinear": []}
+    losses: dict[str, Any] = {"collapsed": [], "full_rank": [], "nonlinear": []}
     for a in settings.scales:
         D = torch.tensor([a] * c + [0.0] * (d - c), dtype=torch.float64)
-        found["collapsed"].append(float(loss(z * D, z2 * D)))
-        found["nonlinear"].append(float(loss(back[0] * D, back[1] * D)))
+        losses["collapsed"].append(float(loss(z * D, z2 * D)))
+        losses["nonlinear"].append(float(loss(back[0] * D, back[1] * D)))
         D[c:] = 1.0
-        found["full_rank"].append(float(loss(z * D, z2 * D)))
-    found["inverse"] = float(loss(z, z2))
+        losses["full_rank"].append(float(loss(z * D, z2 * D)))
+    losses["inverse"] = float(loss(z, z2))
     style_only = [x[:, c:] for x in (z, z2)]
-    found["no_content"] = [float(loss(*(a * x for x in style_only))) for a in settings.scales]
-    return found
+    losses["no_content"] = [float(loss(*(a * x for x in style_only))) for a in settings.scales]
+    return losses
 
 
 def ranks(settings: Settings, seed: int) -> dict[str, Any]:
@@ -248,19 +248,19 @@ def shielded(settings: Settings, space: str, seed: int) -> dict[str, Any]:
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """All parts over the seeds."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         name: getattr(settings, name) for name in ("steps", "steps_etf", "content", "d", "classes")
     }
-    found["scales"] = list(settings.scales)
-    found["scaling"] = [scaling(settings, seed) for seed in settings.seeds]
-    found["ranks"] = [ranks(settings, seed) for seed in settings.seeds]
-    found["etf"] = [keep(f"etf {s}", lambda s=s: frame(settings, s)) for s in settings.seeds]
+    result["scales"] = list(settings.scales)
+    result["scaling"] = [scaling(settings, seed) for seed in settings.seeds]
+    result["ranks"] = [ranks(settings, seed) for seed in settings.seeds]
+    result["etf"] = [keep(f"etf {s}", lambda s=s: frame(settings, s)) for s in settings.seeds]
     for space in ("box", "sphere"):
-        found[space] = [
+        result[space] = [
             keep(f"{space} {s}", lambda sp=space, s=s: shielded(settings, sp, s))
             for s in settings.seeds
         ]
-    return found
+    return result
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:

@@ -101,7 +101,7 @@ def _known(law: Any) -> tuple[float, float, float]:
 
 def line(settings: Settings, seed: int) -> dict[str, Any]:
     """Standard errors between draws and closed forms, law by law; and histograms to draw."""
-    found: dict[str, Any] = {}
+    errors: dict[str, Any] = {}
     for name, (law, space, mean, variance, entropy) in laws().items():
         stream = cs.data.streams.Bulk(np.random.default_rng(seed), settings.n)
         centre = np.full((settings.n, 1), CENTRE)
@@ -113,7 +113,7 @@ def line(settings: Settings, seed: int) -> dict[str, Any]:
         counts, edges = np.histogram(z[:, 0], bins=60, range=(-0.9, 1.5), density=True)
         middle = (edges[1:] + edges[:-1]) / 2
         density = np.exp(law.log_density(middle[:, None], np.full((60, 1), CENTRE), space))
-        found[name] = {
+        errors[name] = {
             "mean": abs(float(z.mean()) - mean) / float(z.std()) * root,
             "variance": abs(float(square.mean()) - variance) / float(square.std()) * root,
             # a flat density is its entropy exactly
@@ -123,7 +123,7 @@ def line(settings: Settings, seed: int) -> dict[str, Any]:
             * (spread > 1e-9),
             "drawn": [middle.tolist(), counts.tolist(), density.tolist()],
         }
-    return found
+    return errors
 
 
 def sphere(settings: Settings, seed: int) -> dict[str, float]:
@@ -150,7 +150,7 @@ def sphere(settings: Settings, seed: int) -> dict[str, float]:
 def processes(settings: Settings, seed: int) -> dict[str, Any]:
     """Pairs of box and sphere: what moved, what left the space, and g inverted."""
     d, c, data = settings.d, settings.content, cs.data
-    found: dict[str, Any] = {"content": [], "style": [], "outside": [], "error": []}
+    scores: dict[str, Any] = {"content": [], "style": [], "outside": [], "error": []}
     mixings = (
         data.Linear(d, seed=seed),
         data.Orthogonal(d, seed=seed),
@@ -164,11 +164,11 @@ def processes(settings: Settings, seed: int) -> dict[str, Any]:
             process = data.Process(space, c, law, mixing=g)
             pairs = process.sample(min(settings.n, 20_000), seed=seed)
             moved = pairs.z1 != pairs.z2
-            found["content"].append(float(moved[:, :c].any(axis=1).mean()))
-            found["style"].append(float(moved[:, c:].all(axis=1).mean()))
-            found["outside"].append(float((~space.contains(pairs.z2)).mean()))
-            found["error"].append(float(np.abs(process.invert(pairs.x2) - pairs.z2).max()))
-    return found
+            scores["content"].append(float(moved[:, :c].any(axis=1).mean()))
+            scores["style"].append(float(moved[:, c:].all(axis=1).mean()))
+            scores["outside"].append(float((~space.contains(pairs.z2)).mean()))
+            scores["error"].append(float(np.abs(process.invert(pairs.x2) - pairs.z2).max()))
+    return scores
 
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:

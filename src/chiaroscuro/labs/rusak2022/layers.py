@@ -209,25 +209,25 @@ def pairs(settings: Any, source: Any, seed: int) -> Callable[[int], tuple[Tensor
 
 def layers(f: Any, x: Tensor) -> dict[str, np.ndarray]:
     """The input and what each layer of f gives, after its activation."""
-    found, h = {"0": x.numpy()}, x
+    outputs, h = {"0": x.numpy()}, x
     with torch.no_grad():
         for module, after in itertools.zip_longest(f.layers, list(f.layers)[1:]):
             h = module(h)
             if not (isinstance(module, nn.Linear) and after is not None):
-                found[str(len(found))] = h.numpy()
-    return found
+                outputs[str(len(outputs))] = h.numpy()
+    return outputs
 
 
 def read(settings: Any, f: Any, source: Any, norm: bool) -> dict[str, Any]:
     """R^2 of content and style in each layer, on held-out rows."""
     z = source.latents(settings.rows, seed=2**31)
-    found = layers(f, torch.from_numpy(source.observe(z)).float())
-    last = list(found)[-1]
+    outputs = layers(f, torch.from_numpy(source.observe(z)).float())
+    last = list(outputs)[-1]
     if norm:
-        found[last] /= np.linalg.norm(found[last], axis=1, keepdims=True)
+        outputs[last] /= np.linalg.norm(outputs[last], axis=1, keepdims=True)
     names = source.factor_names
     survived = cs.diagnostics.survival(
-        found,
+        outputs,
         dict(zip(names, z.T, strict=True)),
         style=[name for name in names if name.startswith("style")],
     )
@@ -243,13 +243,13 @@ def one(settings: Settings, case: str, seed: int) -> dict[str, Any]:
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """Every case over the seeds."""
-    found: dict[str, Any] = {"steps": settings.steps, "tau": settings.tau_content}
+    result: dict[str, Any] = {"steps": settings.steps, "tau": settings.tau_content}
     for case in CASES:
-        found[case] = [
+        result[case] = [
             keep(f"{case} {seed}", lambda c=case, s=seed: one(settings, c, s))
             for seed in settings.seeds
         ]
-    return found
+    return result
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:

@@ -216,13 +216,13 @@ def cases(settings: Settings) -> dict[str, Case]:
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """Every case over the seeds."""
-    found: dict[str, Any] = {"steps": settings.steps, "low": settings.low}
+    result: dict[str, Any] = {"steps": settings.steps, "low": settings.low}
     for name, case in cases(settings).items():
-        found[name] = [
+        result[name] = [
             keep(f"{name} {seed}", lambda c=case, s=seed: trained(settings, c, s))
             for seed in settings.seeds
         ]
-    return found
+    return result
 
 
 def flatness(values: list[float]) -> float:
@@ -253,9 +253,9 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     def large(space: str) -> dict[str, Any]:
         """For every seed: the share of encoders whose d_c is counted, and their least gap."""
         names = [n for n in result if n.startswith(space) and n.endswith(" 1") and n[-3] != "0"]
-        found = [[counted(values) for values in spectra(name, "raw")] for name in names]
+        ranks = [[counted(values) for values in spectra(name, "raw")] for name in names]
         wanted = [int(name.split()[1]) for name in names]
-        by_seed = list(zip(*found, strict=True))
+        by_seed = list(zip(*ranks, strict=True))
         right = [[c == d for (c, _), d in zip(row, wanted, strict=True)] for row in by_seed]
         return {
             "counted_right": [sum(row) / len(row) for row in right],

@@ -201,12 +201,12 @@ def learnt(settings: Settings, space: str, seed: int) -> dict[str, float]:
     sphere = space == "sphere"
     f, source = layers.trained(settings, space, sphere, "one", seed)
     pairs, negatives = sample(settings, source)
-    found = []
+    embedded = []
     with torch.no_grad():
         for x in (pairs.x1, pairs.x2, source.observe(negatives)):
             z = f(torch.from_numpy(x).float()).double()
-            found.append(z / z.norm(dim=1, keepdim=True) if sphere else z)
-    z, z2, w = found
+            embedded.append(z / z.norm(dim=1, keepdim=True) if sphere else z)
+    z, z2, w = embedded
     return {**terms(z, z2, w, sphere), "with_positive": with_positive(z[:1000], z2[:1000], w)}
 
 
@@ -218,12 +218,12 @@ def scaled(settings: Settings, seed: int) -> dict[str, Any]:
     arrays = [torch.from_numpy(a[:1000]) for a in (pairs.z1, pairs.z2)]
     arrays.append(torch.from_numpy(negatives))
     scales = np.logspace(*settings.scales[:2], int(settings.scales[2]))
-    found: dict[str, Any] = {"scales": scales.tolist(), "inverse": [], "collapsed": []}
+    losses: dict[str, Any] = {"scales": scales.tolist(), "inverse": [], "collapsed": []}
     for a in scales:
         for name, stop in (("inverse", settings.d), ("collapsed", settings.content)):
             z, z2, w = (float(a) * x[:, :stop] for x in arrays)
-            found[name].append(with_positive(z, z2, w))
-    return found
+            losses[name].append(with_positive(z, z2, w))
+    return losses
 
 
 def with_positive(z: Tensor, z2: Tensor, negatives: Tensor) -> float:
@@ -250,7 +250,7 @@ def alignment(settings: Settings) -> dict[str, Any]:
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """The table, the closed forms, and the scales."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "steps": settings.steps,
         "closed": closed_forms(settings.d, settings.m),
         "closed_table": closed_forms(10, 10_000),
@@ -263,11 +263,11 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         / settings.d,
     }
     for space in ("box", "sphere"):
-        found[f"{space}, inverse"] = [
+        result[f"{space}, inverse"] = [
             keep(f"{space} inverse {s}", lambda sp=space, s=s: inverse(settings, sp, s))
             for s in settings.seeds
         ]
-        found[f"{space}, trained"] = [
+        result[f"{space}, trained"] = [
             keep(f"{space} trained {s}", lambda sp=space, s=s: learnt(settings, sp, s))
             for s in settings.seeds
         ]
@@ -275,12 +275,14 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         settings, content=settings.content_table, kappa=settings.kappa_table
     )
     for who, one in (("inverse", inverse), ("trained", learnt)):
-        found[f"table, {who}"] = [
+        result[f"table, {who}"] = [
             keep(f"table {who} {s}", lambda f=one, s=s: f(table, "sphere", s))
             for s in settings.seeds
         ]
-    found["scaled"] = [keep(f"scaled {s}", lambda s=s: scaled(settings, s)) for s in settings.seeds]
-    return found
+    result["scaled"] = [
+        keep(f"scaled {s}", lambda s=s: scaled(settings, s)) for s in settings.seeds
+    ]
+    return result
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:

@@ -120,23 +120,23 @@ def one(settings: Settings, space: str, kind: str, seed: int) -> dict[str, Any]:
     source = layers.process(settings, space, seed)
     loss_of, f = objective(settings, kind, norm), layers.encoder(settings, seed)
     fitted(f, loss_of, layers.pairs(settings, source, seed), settings.steps, settings.lr)
-    found = layers.read(settings, f, source, norm)
+    scores = layers.read(settings, f, source, norm)
     tau = loss_of.kernel.tau
     moving = isinstance(tau, torch.nn.Module)
     values = tau.value().tolist() if moving else [tau] if isinstance(tau, float) else list(tau)
-    return {**found, "tau": sorted(values)}
+    return {**scores, "tau": sorted(values)}
 
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """Both spaces and every kind over the seeds."""
-    found: dict[str, Any] = {"steps": settings.steps}
+    result: dict[str, Any] = {"steps": settings.steps}
     for space in ("box", "sphere"):
         for kind in KINDS:
-            found[f"{space}, {kind}"] = [
+            result[f"{space}, {kind}"] = [
                 keep(f"{space} {kind} {s}", lambda a=space, k=kind, s=s: one(settings, a, k, s))
                 for s in settings.seeds
             ]
-    return found
+    return result
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:

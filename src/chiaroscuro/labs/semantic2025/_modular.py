@@ -214,10 +214,10 @@ def contrasted(
 
 def _look(records: list[dict[str, Any]], step: int, table: Tensor, losses: Tensor) -> None:
     for record, h, loss in zip(records, table, losses.tolist(), strict=True):
-        found = cs.diagnostics.semantic_ratio(h, CLASSES)
+        ratio = cs.diagnostics.semantic_ratio(h, CLASSES)
         seen = {
-            "step": step, "ratio": found.ratio, "equivalent": found.equivalent,
-            "other": found.other, "nearest": found.nearest, "loss": loss,
+            "step": step, "ratio": ratio.ratio, "equivalent": ratio.equivalent,
+            "other": ratio.other, "nearest": ratio.nearest, "loss": loss,
         }  # fmt: skip
         for name, value in seen.items():
             record.setdefault(name, []).append(round(value, 6))

@@ -37,7 +37,7 @@ def triples(
         and abs(np.log(counts[index[one.first]] / counts[index[one.second]])) < np.log(3)
     ]
     used: set[str] = set()
-    found: dict[str, Any] = {"natural": [], "words": [], "unrelated": []}
+    by_kind: dict[str, Any] = {"natural": [], "words": [], "unrelated": []}
 
     def near(part: str, count: float, apart_from: str = "") -> str | None:
         """An unused word of the part, one of the five nearest in count."""
@@ -54,7 +54,7 @@ def triples(
     for i in rng.permutation(len(good)):
         one = good[i]
         pair = (one.first, one.second)
-        if len(found["natural"]) == n_words or used & set(pair):
+        if len(by_kind["natural"]) == n_words or used & set(pair):
             continue
         each = [float(counts[index[w]]) for w in pair]
         taken = set(used)
@@ -68,10 +68,10 @@ def triples(
             used = taken
             continue
         used.add(second)
-        found["natural"].append(pair)
-        found["words"].append(split)
-        found["unrelated"].append((first, second))
-    return found
+        by_kind["natural"].append(pair)
+        by_kind["words"].append(split)
+        by_kind["unrelated"].append((first, second))
+    return by_kind
 
 
 def judgements(place: Path) -> list[tuple[str, str, float]]:

@@ -147,15 +147,15 @@ def data_sets() -> dict[str, tuple[cs.data.SymbolTask, bool]]:
 def estimated(task: cs.data.SymbolTask, settings: Settings) -> dict[str, float]:
     """Alignment with ModAdd from samples, each statistic 1 where aligned."""
     counts = cs.diagnostics.tabulate(*task.sample(settings.samples, seed=7))
-    found = cs.diagnostics.distributional_alignment(counts, CLASSES, repeats=settings.repeats)
+    estimate = cs.diagnostics.distributional_alignment(counts, CLASSES, repeats=settings.repeats)
     return {
-        "score": found.score,
-        "auc": found.auc,
-        "unsplit": 1 - found.split,
-        "unmerged": 1 - found.merged,
-        "both": (1 - found.split) * (1 - found.merged),
-        "ap_gap": precision_and_gap(found.distances),
-        "beyond_floor": (found.equivalent - found.floor) / max(found.floor_sd, 1e-12),
+        "score": estimate.score,
+        "auc": estimate.auc,
+        "unsplit": 1 - estimate.split,
+        "unmerged": 1 - estimate.merged,
+        "both": (1 - estimate.split) * (1 - estimate.merged),
+        "ap_gap": precision_and_gap(estimate.distances),
+        "beyond_floor": (estimate.equivalent - estimate.floor) / max(estimate.floor_sd, 1e-12),
     }
 
 
@@ -199,14 +199,14 @@ def meanings(settings: Settings) -> dict[str, float]:
     """Def. 2.1 from samples of a task with some wrong labels."""
     law = 0.9 * cs.data.mod_add().law + 0.1 / (N * N * 8)
     table = cs.diagnostics.tabulate(*cs.data.SymbolTask(law).sample(settings.samples, seed=3))
-    found = cs.diagnostics.equivalence(table)
+    decided = cs.diagnostics.equivalence(table)
     i, j = np.triu_indices(N, 1)
     truth = CLASSES[i] == CLASSES[j]
     return {
-        "missed": float((~found.same[i, j][truth]).mean()),
-        "found_wrongly": float(found.same[i, j][~truth].mean()),
-        "unbiased_equivalent": float(abs(found.squared[i, j][truth].mean())),
-        "unbiased_other": float(found.squared[i, j][~truth].mean()),
+        "missed": float((~decided.same[i, j][truth]).mean()),
+        "found_wrongly": float(decided.same[i, j][~truth].mean()),
+        "unbiased_equivalent": float(abs(decided.squared[i, j][truth].mean())),
+        "unbiased_other": float(decided.squared[i, j][~truth].mean()),
     }
 
 
@@ -254,8 +254,10 @@ def chosen(result: dict[str, Any]) -> tuple[str, dict[str, float]]:
     """The statistic that ranks the gains best on half of the sets, and all correlations there."""
     ours = ~np.asarray(result["held_out"])
     gain = np.mean(result["gain"], axis=1)
-    found = {name: correlation(column(result, name)[ours], gain[ours]) for name in STATISTICS}
-    return max(found, key=lambda name: found[name]), found
+    correlations = {
+        name: correlation(column(result, name)[ours], gain[ours]) for name in STATISTICS
+    }
+    return max(correlations, key=lambda name: correlations[name]), correlations
 
 
 def column(result: dict[str, Any], name: str) -> np.ndarray:

@@ -264,9 +264,9 @@ def labelled_task(settings: Settings, seed: int) -> tuple[cs.data.SymbolTask, np
 def with_labels(settings: Settings, seed: int) -> dict[str, Any]:
     """Thm 3.1 and Prop. A.2: labels are part of the context."""
     task, use = labelled_task(settings, seed)
-    found = minimised(task.with_labels_shown(), 5, seed, settings.iterations)
-    equal, _ = apart(found["h"], use)
-    t = distances(found["h"])
+    minimum = minimised(task.with_labels_shown(), 5, seed, settings.iterations)
+    equal, _ = apart(minimum["h"], use)
+    t = distances(minimum["h"])
     meaning = cs.diagnostics.equivalence(task.by_symbol(), exact=True)
     contexts = cs.diagnostics.context_distances(task.given_symbol())
     off = ~np.eye(len(t), dtype=bool)
@@ -275,7 +275,7 @@ def with_labels(settings: Settings, seed: int) -> dict[str, Any]:
         "equal": equal,
         "different": float(t[~meaning.same].min()),
         "equivalent_elsewhere": float(t[6, 7]),
-        "excess": found["excess"],
+        "excess": minimum["excess"],
         "label_distance": float(meaning.distance[merged].max()),
         "context_distance": float(contexts[merged].max()),
         "distances": t.tolist(),
@@ -348,16 +348,16 @@ def lemma(settings: Settings, seed: int) -> dict[str, Any]:
     ratio = information(p)  # log p(u|c)/p(u) = log p(c|u)/p(c)
     a = torch.randn(p.shape[1], generator=torch.Generator().manual_seed(seed)).double()
     forms = {"printed": ratio - ratio.logsumexp(dim=1, keepdim=True), "corrected": ratio + a}
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, form in forms.items():
         S = form.clone().requires_grad_()
         (slope,) = torch.autograd.grad(expected(S, p), S)
-        found[name] = {"gradient": float(slope.abs().max())}
+        result[name] = {"gradient": float(slope.abs().max())}
     # what is asked of S(0, c) by the batch {0, 1} and by the batch {0, 2}
     asked = [ratio[:, 0] - ratio[:, [0, other]].logsumexp(dim=1) for other in (1, 2)]
-    found["printed"]["spread"] = float((asked[0] - asked[1]).abs().max())
-    found["corrected"]["spread"] = 0.0  # no batch is in it
-    return found
+    result["printed"]["spread"] = float((asked[0] - asked[1]).abs().max())
+    result["corrected"]["spread"] = 0.0  # no batch is in it
+    return result
 
 
 def update(seed: int) -> dict[str, float]:
@@ -371,8 +371,8 @@ def update(seed: int) -> dict[str, float]:
 
     def slope(of: Any, rows: Tensor) -> Tensor:
         free = rows.clone().requires_grad_()
-        (found,) = torch.autograd.grad(of(free), free)
-        return found
+        (gradient,) = torch.autograd.grad(of(free), free)
+        return gradient
 
     each = torch.arange(6)
     twice = torch.tensor([0, 1, 2, 0, 1, 0])
@@ -396,7 +396,7 @@ def enumeration(seed: int) -> float:
 
 def ray() -> dict[str, Any]:
     """The loss of CModAdd, and with noise, along the ray of one-hot classes, over its infimum."""
-    found: dict[str, Any] = {"scales": list(SCALES)}
+    losses: dict[str, Any] = {"scales": list(SCALES)}
     for name, noise in (("printed", 0.0), ("corrected", 0.1)):
         task = cs.data.contrastive_mod_add(masked="first", noise=noise)
         p = torch.from_numpy(task.pairs())
@@ -410,15 +410,15 @@ def ray() -> dict[str, Any]:
             joint = (p[:, None] * p.sum(dim=1)[None, :, None]) * (fits[:, None] & fits[None])
             least = joint.sum() * torch.log(torch.tensor(2.0, dtype=torch.float64))
         excess = [float(expected(t * S, p) - least) for t in SCALES]
-        found[name] = {
+        losses[name] = {
             "excess": excess, "best_scale": SCALES[int(np.argmin(excess))]
         }  # fmt: skip
-    return found
+    return losses
 
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """Formulas, optima and the ray."""
-    found: dict[str, Any] = {"ray": keep("ray", ray)}
+    result: dict[str, Any] = {"ray": keep("ray", ray)}
     pieces = {
         "enumeration": enumeration,
         "update": update,
@@ -427,10 +427,10 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         "aligned": lambda seed: without_labels(settings, seed),
     }
     for name, piece in pieces.items():
-        found[name] = [
+        result[name] = [
             keep(f"{name} {seed}", lambda s=seed, make=piece: make(s)) for seed in settings.seeds
         ]
-    return found
+    return result
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:

@@ -171,7 +171,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """All learners over the seeds, then ModAdd from their rows."""
     seeds, task = settings.seeds, cs.data.contrastive_mod_add()
     tasks = [within(task, seed) for seed in seeds]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "lr_steps": settings.lr * settings.steps,
         "seeds": list(seeds),
         "chance": math.log(settings.batch),
@@ -188,9 +188,9 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         )
         for seed, task in zip(seeds, tasks, strict=True)
     ]  # fmt: skip
-    found["learners"] = {name: [one[i] for one in each] for i, name in enumerate(learners)}
-    found["downstream"] = keep("downstream", lambda: after(settings, found["learners"]))
-    return found
+    result["learners"] = {name: [one[i] for one in each] for i, name in enumerate(learners)}
+    result["downstream"] = keep("downstream", lambda: after(settings, result["learners"]))
+    return result
 
 
 def after(settings: Settings, learners: dict[str, Any]) -> dict[str, Any]:
@@ -208,9 +208,9 @@ def after(settings: Settings, learners: dict[str, Any]) -> dict[str, Any]:
     rows = [table for name in tables for table in tables[name]]
     seeds = list(settings.seeds) * len(tables)
     learner = Learner(lr=settings.lr, weight_decay=settings.weight_decay)
-    found = downstream(rows, seeds, learner, settings.steps_down, settings.batch, settings.looks)
+    curves = downstream(rows, seeds, learner, settings.steps_down, settings.batch, settings.looks)
     n = len(settings.seeds)
-    return {name: found[i * n : (i + 1) * n] for i, name in enumerate(tables)}
+    return {name: curves[i * n : (i + 1) * n] for i, name in enumerate(tables)}
 
 
 def judged(result: dict[str, Any], name: str) -> dict[str, Any]:

@@ -133,14 +133,16 @@ def measured(settings: Settings, seed: int) -> dict[str, Any]:
     known, asked = (patches(part, settings.patch, seed + 1) for part in (train, test))
     run = cs.train(chosen)
     history, after, before = run.history().records, run.networks, run.untrained
-    found = {"pixels": _accuracy(known.flatten(1).numpy(), asked.flatten(1).numpy(), train, test)}
+    accuracies = {
+        "pixels": _accuracy(known.flatten(1).numpy(), asked.flatten(1).numpy(), train, test)
+    }
     for which, networks in (("untrained", before), ("trained", after)):
         (h, z), (k, w) = embedded(networks, known), embedded(networks, asked)
-        found[which] = _accuracy(h, k, train, test)
-        found[f"{which} z"] = _accuracy(z, w, train, test)
+        accuracies[which] = _accuracy(h, k, train, test)
+        accuracies[f"{which} z"] = _accuracy(z, w, train, test)
     return {
         "data": name,
-        "accuracy": found,
+        "accuracy": accuracies,
         "loss": [record["mean_loss"] for record in history if "mean_loss" in record],
         "steps": history[-1]["step"],
         "shown": _neighbours(after, known, asked) if len(known) > 8 else [],

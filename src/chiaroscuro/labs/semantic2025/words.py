@@ -304,17 +304,17 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     place = folder()
     if place is None:
         return {"missing": f"{TEXT}, {PAIRS} and {JUDGED} in the folder that CHIARO_DATA names"}
-    found: dict[str, Any] = {"steps": settings.steps, "rows": [], "word2vec": []}
+    result: dict[str, Any] = {"steps": settings.steps, "rows": [], "word2vec": []}
     for seed in settings.seeds:
         row = keep(f"seed {seed}", lambda s=seed: trained(settings, s, place))
-        found["rows"].append(row)
-        found["word2vec"].append(
+        result["rows"].append(row)
+        result["word2vec"].append(
             keep(
                 f"word2vec {seed}",
                 lambda s=seed, row=row: word2vec(settings, s, place, row["seconds"]),
             )
         )
-    return found
+    return result
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
@@ -339,8 +339,8 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         ranges[f"{sort}_high"] = [span[1] for span in spans]
 
     def word2vec_apart(far: str, near: str) -> dict[str, list[float]]:
-        found = apart(far, near, others) if others else {}
-        return {f"word2vec_{key}": value for key, value in found.items()}
+        distances = apart(far, near, others) if others else {}
+        return {f"word2vec_{key}": value for key, value in distances.items()}
 
     return [
         ARTIFICIAL.judge(
@@ -404,8 +404,8 @@ def figure(result: dict[str, Any]) -> Any:
         "symbol-context": [row["simlex"] for row in result["rows"]],
         "word2vec": [row["simlex"] for row in result["word2vec"] if row is not None],
     }
-    for i, (_, found) in enumerate(both.items()):
-        for j, one in enumerate(found):
+    for i, (_, rows) in enumerate(both.items()):
+        for j, one in enumerate(rows):
             people.errorbar(
                 i + 0.15 * (j - 1), one["spearman"],
                 yerr=[[one["spearman"] - one["low"]], [one["high"] - one["spearman"]]], fmt="o",

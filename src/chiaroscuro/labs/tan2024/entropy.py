@@ -128,7 +128,7 @@ def solve(values: np.ndarray, tau: float | None) -> float:
         held.append({"type": "ineq", "fun": lambda alpha: alpha @ values - values[0]})
     start = np.full(m, 0.5 / m)
     start[values.argmax()] += 0.5
-    found = optimize.minimize(
+    solution = optimize.minimize(
         minus,
         start,
         jac=slope,
@@ -137,7 +137,7 @@ def solve(values: np.ndarray, tau: float | None) -> float:
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 1000},
     )
-    return -float(found.fun)
+    return -float(solution.fun)
 
 
 def dual(values: np.ndarray) -> float:
@@ -162,7 +162,7 @@ def conditions(values: np.ndarray, tau: float) -> tuple[float, float]:
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """All problems, each three ways."""
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         name: [] for name in ("solver", "slopes", "value", "violation", "gap", "infonce")
     }
     for seed in settings.seeds:
@@ -170,21 +170,21 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
             for place in ("below", "between", "top"):
                 values = similarities(m, place, seed)
                 largest = solve(values, None) if place != "top" else 0.0
-                found["gap"].append(abs(dual(values) - largest))
+                result["gap"].append(abs(dual(values) - largest))
                 for tau in settings.taus:
                     exact = closed(values, tau)
-                    found["solver"].append(abs(solve(values, tau) - exact))
-                    found["violation"].append(tau * largest - exact)
+                    result["solver"].append(abs(solve(values, tau) - exact))
+                    result["violation"].append(tau * largest - exact)
                     spread, error = conditions(values, tau)
-                    found["slopes"].append(spread)
-                    found["value"].append(error)
+                    result["slopes"].append(spread)
+                    result["value"].append(error)
         generator = torch.Generator().manual_seed(seed)
         z1, z2 = torch.randn(2, 8, 4, dtype=torch.float64, generator=generator)
         for tau in settings.taus:
             objective = cs.InfoNCE(cs.Dot(tau=tau), cs.OtherView(), anchors="first")
             rows = [np.roll((z1 @ z2.T)[i].numpy(), -i) for i in range(8)]  # the positive first
             mean = float(np.mean([closed(row, tau) for row in rows]))
-            found["infonce"].append(abs(mean - tau * float(objective(z1, z2))))
+            result["infonce"].append(abs(mean - tau * float(objective(z1, z2))))
     grid = np.geomspace(0.02, 20, 120)
     curves = {}
     for place in ("below", "between", "top"):
@@ -199,7 +199,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         for tau in (0.05, 0.2, 1.0)
     }
     return {
-        **{name: max(values) for name, values in found.items()},
+        **{name: max(values) for name, values in result.items()},
         "taus": grid.tolist(),
         "curves": curves,
         "weights": weights,

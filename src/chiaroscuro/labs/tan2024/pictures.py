@@ -279,8 +279,8 @@ def chosen(settings: Settings, data: str, row: str, keep: Keep) -> dict[str, Any
         for name in ("optimiser.lr", *letters(row))
     }
     out = Path("chiaro-searches") / f"{data}-{row}".replace(" ", "-")  # days: it resumes by itself
-    found = cs.tune(cs.tuning.Search(settled, laws), settings.search, out, resume=True)
-    best = found.best
+    search = cs.tune(cs.tuning.Search(settled, laws), settings.search, out, resume=True)
+    best = search.best
     values = {} if best is None else best.values
     return {"values": values, "tries": [0.0 if best is None else best.value]}
 
@@ -296,8 +296,8 @@ def finished(
 def tested(run: Any, settled: Any, probe: str) -> float:
     """Accuracy on the test side of a linear classifier on h, fitted on the training side."""
     data = cs.data.open_data(settled.data.source)
-    found = cs.embed(cs.engine.open_run(run).networks, data, views=settled.views)
-    h, side, labels = (np.asarray(x) for x in (found.h, found.split, found.labels))
+    embeddings = cs.embed(cs.engine.open_run(run).networks, data, views=settled.views)
+    h, side, labels = (np.asarray(x) for x in (embeddings.h, embeddings.split, embeddings.labels))
     both = [cs.diagnostics.Labelled(h[side == s], labels[side == s]) for s in (0, 1)]
     return float(cs.diagnostics.PROBES[probe](*both))
 
@@ -431,23 +431,24 @@ def above(rows: Mapping[str, Any], effects: Mapping[str, float]) -> dict[str, An
     first = np.array(rows["SimCLR"]["accuracy"])
     kernels = [name for name in rows if name != "SimCLR"]
     gaps = {name: (np.array(rows[name]["accuracy"]) - first).tolist() for name in kernels}
-    found = {name: cs.labs.interval(gap) for name, gap in gaps.items()}
-    confirmed = sum(found[name].low > 0 for name in kernels)
+    intervals = {name: cs.labs.interval(gap) for name, gap in gaps.items()}
+    confirmed = sum(intervals[name].low > 0 for name in kernels)
     contradicted = sum(
-        found[name].low <= 0 and found[name].high < effects.get(name, 0.0) for name in kernels
+        intervals[name].low <= 0 and intervals[name].high < effects.get(name, 0.0)
+        for name in kernels
     )
     return {
-        "difference": [found[name].mean for name in kernels],
-        "standard_error": [found[name].error for name in kernels],
-        "low": [found[name].low for name in kernels],
-        "high": [found[name].high for name in kernels],
+        "difference": [intervals[name].mean for name in kernels],
+        "standard_error": [intervals[name].error for name in kernels],
+        "low": [intervals[name].low for name in kernels],
+        "high": [intervals[name].high for name in kernels],
         "effect": [effects.get(name, 0.0) for name in kernels],
         "confirmed": confirmed,
         "contradicted": contradicted,
         "n_kernels": len(kernels),
         "decided": int(contradicted > 0 or confirmed == len(kernels)),
         "seeds_needed": [
-            needed(found[name].error * len(first) ** 0.5, effects.get(name, 0.0))
+            needed(intervals[name].error * len(first) ** 0.5, effects.get(name, 0.0))
             for name in kernels
         ],
         **{name.replace(" ", "_"): told(row["accuracy"]) for name, row in rows.items()},
@@ -526,9 +527,9 @@ def figure(result: dict[str, Any]) -> Any:
     for axis, (table, data, rows) in zip(axes[0], panels, strict=False):
         name = data.split("(")[0]
         printed = PRINTED.get((table, name.removesuffix("_12k")))
-        for i, (row, found) in enumerate(rows.items()):
+        for i, (row, scores) in enumerate(rows.items()):
             colour = style.COLOURS[ROWS.index(row)]
-            values = [100 * a for a in found["accuracy"]]
+            values = [100 * a for a in scores["accuracy"]]
             axis.scatter([i] * len(values), values, s=16, color=colour, zorder=2)
             axis.plot([i - 0.25, i + 0.25], [np.mean(values)] * 2, color=colour, linewidth=2)
         axis.set_xlim(-0.6, len(rows) - 0.4)

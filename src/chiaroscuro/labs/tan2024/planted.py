@@ -132,17 +132,17 @@ def embedded(settings: Settings, mix: str, seed: int, sphere: bool) -> dict[str,
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """Both graphs over the seeds, and the mixed one on the circle."""
-    found: dict[str, Any] = {"steps": settings.steps, "n_clusters": len(settings.sizes)}
+    result: dict[str, Any] = {"steps": settings.steps, "n_clusters": len(settings.sizes)}
     for name, mix, sphere in (
         ("separate", "separate", False),
         ("mixed", "mixed", False),
         ("sphere", "mixed", True),
     ):
-        found[name] = [
+        result[name] = [
             keep(f"{name} {seed}", lambda m=mix, s=seed, on=sphere: embedded(settings, m, s, on))
             for seed in settings.seeds
         ]
-    return found
+    return result
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:

@@ -219,7 +219,7 @@ def to_the_end(settings: Settings, seed: int) -> list[dict[str, Any]]:
     """Every trial of a search trained without a stop: its curve, and what the test side says."""
     with tempfile.TemporaryDirectory() as folder:
         search = searched(settings, Path(folder), seed)
-        found = []
+        trials = []
         for trial in range(settings.trials):
             look = cs.engine.held_out(cs.tuning.online, rows=1000)
             try:
@@ -227,26 +227,26 @@ def to_the_end(settings: Settings, seed: int) -> list[dict[str, Any]]:
             except cs.InputError:
                 raise
             except cs.ChiaroError:  # it diverged
-                found.append({"values": search.values(trial), "curve": [], "test": 0.0})
+                trials.append({"values": search.values(trial), "curve": [], "test": 0.0})
                 continue
             history = run.history().records
             curve = [[r["epoch"], r[search.measure]] for r in history if search.measure in r]
             test = tested(run, search.settings(trial), "ridge")
-            found.append({"values": search.values(trial), "curve": curve, "test": test})
-    return found
+            trials.append({"values": search.values(trial), "curve": curve, "test": test})
+    return trials
 
 
 def halved(settings: Settings, seed: int) -> dict[str, Any]:
     """The same search with halving, by `cs.tune`."""
     with tempfile.TemporaryDirectory() as folder:
         search = searched(settings, Path(folder), seed)
-        found = cs.tune(search, settings.trials, Path(folder) / "search")
+        outcome = cs.tune(search, settings.trials, Path(folder) / "search")
         return {
-            "best": None if found.best is None else found.best.number,
+            "best": None if outcome.best is None else outcome.best.number,
             "stops": list(search.stops(search.settings(0).epochs)),
             "trials": [
                 {"state": t.state, "curve": [list(point) for point in t.curve]}
-                for t in found.trials
+                for t in outcome.trials
             ],
         }
 
@@ -347,15 +347,15 @@ def ranked(a: list[float], b: list[float]) -> float:
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     """One erratum, the laws, and three statements about searches."""
-    found = result["laws"]
-    tau = [value for name, row in found["ks"].items() if name.startswith("tau") for value in row]
-    others = [value for name, row in found["ks"].items() if name[:3] != "tau" for value in row]
+    laws = result["laws"]
+    tau = [value for name, row in laws["ks"].items() if name.startswith("tau") for value in row]
+    others = [value for name, row in laws["ks"].items() if name[:3] != "tau" for value in row]
     judged = [
         LOG.judge(
-            printed={"growth": found["growth"]},
-            corrected={"ks": tau, "refused": found["refused"]},
+            printed={"growth": laws["growth"]},
+            corrected={"ks": tau, "refused": laws["refused"]},
         ),
-        LAWS.judge(ks=others, correlation=found["correlation"]),
+        LAWS.judge(ks=others, correlation=laws["correlation"]),
     ]
     if result["killed"] is None:
         return [*judged, *(one.not_run(WITHOUT) for one in (HALVING, CHOICE, RESUMED))]

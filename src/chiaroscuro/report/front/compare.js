@@ -78,11 +78,11 @@ function signed(name, difference) {
 }
 
 function curves(runs) {
-  const found = [];
+  const panels = [];
   const add = (title, y, of) => {
     const series = runs.map((run, at) => ({ name: run.name, colour: category(at), dash: at ? `${4 + 2 * at} 3` : undefined, ...of(run) }))
       .filter((one) => one.y?.some((v) => v !== null));
-    if (series.some((one) => one.y.length > 1)) found.push(panel(title[0].toUpperCase() + title.slice(1), "All runs, over the epochs.", null, lines(series, { x: "epoch", y }).node));
+    if (series.some((one) => one.y.length > 1)) panels.push(panel(title[0].toUpperCase() + title.slice(1), "All runs, over the epochs.", null, lines(series, { x: "epoch", y }).node));
   };
   add("Loss", "Mean loss, nats", (run) => ({ x: run.training?.epochs?.epoch ?? [], y: run.training?.epochs?.mean_loss ?? [] }));
   for (const [name, y, share] of [["shown_knn_accuracy", "Neighbours name the label, %", 100], ["effective_rank", "Effective rank of h, dimensions", 1]]) {
@@ -90,7 +90,7 @@ function curves(runs) {
       x: run.epochs ?? [], y: (run.frames ?? []).map((frame) => (frame.h ?? frame.z)[name]).map((v) => (v === null ? null : share * v)),
     }));
   }
-  return found;
+  return panels;
 }
 
 function differences(runs) {

@@ -23,14 +23,14 @@ export function array(blob) {
 // What can colour the points: [key, name, {kind: "classes"|"numbers", values, names}].
 export function colourings(run, space) {
   const { samples } = run;
-  const found = [];
+  const choices = [];
   const classes = (key, name, blob, names, first) => {
     const codes = array(blob);
-    found.push([key, name, { kind: "classes", names, of: (i) => codes[i] - first }]);
+    choices.push([key, name, { kind: "classes", names, of: (i) => codes[i] - first }]);
   };
   const numbers = (key, name, blob) => {
     const values = array(blob);
-    found.push([key, name, { kind: "numbers", of: (i) => values[i], values }]);
+    choices.push([key, name, { kind: "numbers", of: (i) => values[i], values }]);
   };
   if (samples.labels) classes("label", "label", samples.labels.codes, samples.labels.names, 1);
   if (samples.coarse) classes("coarse", "coarse label", samples.coarse.codes, samples.coarse.names, 1);
@@ -43,7 +43,7 @@ export function colourings(run, space) {
   for (const [name, blob] of Object.entries(samples.factors ?? {})) {
     numbers(`factor ${name}`, `factor: ${name}`, blob);
   }
-  return found;
+  return choices;
 }
 
 export function labelOf(run, i) {

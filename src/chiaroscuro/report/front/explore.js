@@ -33,9 +33,9 @@ export function exploreSection(run, follow) {
       beside?.select(selected, true);
       refill(told, selected ? null : hint);
       if (!selected) return refill(chosen);
-      const found = grid(run, map.state.space, selected, map.lookAt);
-      refill(chosen, found.node);
-      if (selected.length === 1) found.open(selected[0]);
+      const shown = grid(run, map.state.space, selected, map.lookAt);
+      refill(chosen, shown.node);
+      if (selected.length === 1) shown.open(selected[0]);
       return chosen;
     },
   });
@@ -77,7 +77,7 @@ export function exploreSection(run, follow) {
         exporter(`Map ${run.name}`, () => drawing(run, map), () => [["id", "x", "y", state.colour], ...map.table().map((row) => row.slice(0, 4))])));
   };
   const zoom = (text, label, by) => el("button.quiet", { type: "button", "aria-label": label, on: { click: () => map.zoomBy(by) } }, text);
-  const search = finder(run, (found) => map.select(found));
+  const search = finder(run, (rows) => map.select(rows));
   const change = () => {
     const { maps } = run.spaces[state.space];
     if (!own(maps, state.map)) state.map = Object.keys(maps)[0];
@@ -115,10 +115,10 @@ export function exploreSection(run, follow) {
   // rows by their ids, for a finding: selected and shown, with how many are not among the samples here
   section_.showIds = (wanted) => {
     const places = new Map(run.samples.ids.map((id, i) => [id, i]));
-    const found = wanted.map((id) => places.get(id)).filter((i) => i !== undefined);
-    map.select(found);
+    const rows = wanted.map((id) => places.get(id)).filter((i) => i !== undefined);
+    map.select(rows);
     section_.scrollIntoView();
-    return found.length;
+    return rows.length;
   };
   return section_;
 }
@@ -143,13 +143,13 @@ function finder(run, select) {
       select(null);
       return;
     }
-    const found = [];
+    const rows = [];
     for (let i = 0; i < run.samples.n; i += 1) {
       const all = `${ids[i]}\n${labels ? labelOf(run, i).name : ""}\n${texts ? texts[i] : ""}`.toLowerCase();
-      if (words.every((word) => all.includes(word))) found.push(i);
+      if (words.every((word) => all.includes(word))) rows.push(i);
     }
-    said.textContent = `${format(found.length)} found`;
-    select(found);
+    said.textContent = `${format(rows.length)} found`;
+    select(rows);
   };
   field.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(look, 150); });
   return el("div.choice", {}, el("label", { for: id }, "Search ", said), field);

@@ -76,8 +76,8 @@ export function pointMap(run, { height = 44, onSelect = () => {}, onLook = () =>
 
   // ---- drawing ----
   function paint() {
-    const found = colourings(run, state.space);
-    if (!found.some(([name]) => name === state.colour)) state.colour = found[0][0];
+    const choices = colourings(run, state.space);
+    if (!choices.some(([name]) => name === state.colour)) state.colour = choices[0][0];
     const by = coloured();
     painted = by;
     const [low, high] = by.range ?? (by.kind === "numbers" ? spread(by.values) : [0, 1]);
@@ -168,11 +168,11 @@ export function pointMap(run, { height = 44, onSelect = () => {}, onLook = () =>
     const side = Math.max(16, Math.min(IMAGE, 3 * sheets.side)) * (size.rem / 16);
     context.imageSmoothingEnabled = false;
     for (const [i, x, y] of inView) {
-      const found = tile(run, i, ask);
-      if (!found) continue;
+      const thumbnail = tile(run, i, ask);
+      if (!thumbnail) continue;
       context.fillStyle = `rgb(${rgba[4 * i]} ${rgba[4 * i + 1]} ${rgba[4 * i + 2]})`;
       context.fillRect(x - side / 2 - 2, y - side / 2 - 2, side + 4, side + 4);
-      context.drawImage(found.image, found.x, found.y, sheets.side, sheets.side, x - side / 2, y - side / 2, side, side);
+      context.drawImage(thumbnail.image, thumbnail.x, thumbnail.y, sheets.side, sheets.side, x - side / 2, y - side / 2, side, side);
     }
   }
   function drawPairs(context, v, ink) {
@@ -298,9 +298,9 @@ export function pointMap(run, { height = 44, onSelect = () => {}, onLook = () =>
     zoomBy(Math.exp(-event.deltaY / 300), where(event));
   }, { passive: false });
   function inside(polygon) {
-    const found = [];
-    each((i, x, y) => { if (visible(i) && within(polygon, x, y)) found.push(i); });
-    return found;
+    const rows = [];
+    each((i, x, y) => { if (visible(i) && within(polygon, x, y)) rows.push(i); });
+    return rows;
   }
   function zoomBy(factor, [x, y] = [size.width / 2, size.height / 2]) {
     const before = view();
@@ -314,8 +314,8 @@ export function pointMap(run, { height = 44, onSelect = () => {}, onLook = () =>
     lookAt(null);
     ask();
   }
-  function select(found, told = false) {
-    state.selected = found?.length ? found : null;
+  function select(rows, told = false) {
+    state.selected = rows?.length ? rows : null;
     paint();
     if (!told) onSelect(state.selected);
   }

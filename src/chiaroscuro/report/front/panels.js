@@ -15,20 +15,20 @@ export function trainingSection(run) {
   const holder = el("div");
   const draw = () => {
     const { steps, epochs } = run.training;
-    const found = [];
+    const panels = [];
     const bySteps = steps.loss?.length > 2 || (steps.loss?.length && !epochs.mean_loss?.length);
     if (bySteps) {
-      found.push(panel("Loss", "The objective at each recorded step, in nats; a loss of log(candidates) means nothing was learnt.",
+      panels.push(panel("Loss", "The objective at each recorded step, in nats; a loss of log(candidates) means nothing was learnt.",
         "oord2018cpc", lines([{ name: "loss", x: steps.step, y: steps.loss, colour: category(0) }],
           { x: "step", y: "Loss, nats" }).node));
     }
     if (!bySteps && epochs.mean_loss?.length) {
-      found.push(panel("Loss", "The mean of the objective over each epoch; there were too few steps to record single ones.", "oord2018cpc",
+      panels.push(panel("Loss", "The mean of the objective over each epoch; there were too few steps to record single ones.", "oord2018cpc",
         lines([{ name: "mean loss", x: epochs.epoch, y: epochs.mean_loss, colour: category(0) }],
           { x: "epoch", y: "Loss, nats" }, { marks: true }).node));
     }
     if (steps.lr?.length > 1) {
-      found.push(panel("Learning rate", "What each step was multiplied by: warm-up, then the schedule.", null,
+      panels.push(panel("Learning rate", "What each step was multiplied by: warm-up, then the schedule.", null,
         lines([{ name: "learning rate", x: steps.step, y: steps.lr, colour: category(2) }],
           { x: "step", y: "Learning rate" }).node));
     }
@@ -38,11 +38,11 @@ export function trainingSection(run) {
       if (!at.length) continue;
       const [x, y] = [at.map(([epoch]) => epoch), at.map(([, v]) => share * v)];
       const title = measureName(name);
-      found.push(panel(title[0].toUpperCase() + title.slice(1), "Measured while training, to look at; it decides nothing.", null,
+      panels.push(panel(title[0].toUpperCase() + title.slice(1), "Measured while training, to look at; it decides nothing.", null,
         lines([{ name: title, x, y, colour: category(1) }],
           { x: "epoch", y: unit(name) || "value" }, { marks: at.length < 40 }).node));
     }
-    return found.length ? found : [empty("Nothing is recorded yet. Training writes here as it goes on.")];
+    return panels.length ? panels : [empty("Nothing is recorded yet. Training writes here as it goes on.")];
   };
   holder.append(columns(...draw()));
   const node = section("training", "Training", holder);
@@ -98,13 +98,13 @@ export function geometrySection(run, followers) {
 
 // What neighbours keep of fewer dimensions, in three orders.
 function economyPanel(run) {
-  const found = run.diagnosis?.economy;
-  if (!found) return null;
+  const economy = run.diagnosis?.economy;
+  if (!economy) return null;
   const names = { first: "first dimensions", variance: "of largest variance", principal: "principal" };
-  const series = Object.entries(found.lines).map(([key, y], k) => ({ name: own(names, key) ?? key, x: found.sizes, y: y.map((v) => 100 * v), colour: category(k) }));
-  const said = found.what === "accuracy" ? "Accuracy of 20 neighbours" : "Share of the ten nearest neighbours that stay";
+  const series = Object.entries(economy.lines).map(([key, y], k) => ({ name: own(names, key) ?? key, x: economy.sizes, y: y.map((v) => 100 * v), colour: category(k) }));
+  const said = economy.what === "accuracy" ? "Accuracy of 20 neighbours" : "Share of the ten nearest neighbours that stay";
   return panel("Fewer dimensions", `${said} when only some dimensions are kept: how small the embeddings may be.`,
-    "kusupati2022", lines(series, { x: "dimensions kept", y: `${found.what === "accuracy" ? "Accuracy" : "Recall"}, %` }, { marks: true, log: { x: true } }).node);
+    "kusupati2022", lines(series, { x: "dimensions kept", y: `${economy.what === "accuracy" ? "Accuracy" : "Recall"}, %` }, { marks: true, log: { x: true } }).node);
 }
 
 // Where the axis of the spectra ends: a power of ten below all of them, over all epochs.
@@ -124,10 +124,10 @@ function wide(node) {
   return node;
 }
 
-function densities(found) {
+function densities(cosines) {
   const names = [["negatives", "negatives", 7], ["false_negatives", "false negatives", 1], ["positives", "positives", 2]];
-  return names.filter(([key]) => found[key]).map(([key, name, colour]) => {
-    const { density } = found[key];
+  return names.filter(([key]) => cosines[key]).map(([key, name, colour]) => {
+    const { density } = cosines[key];
     const width = 2 / density.length;
     return { name, x: density.map((_, at) => -1 + (at + 0.5) * width), y: density, colour: category(colour), area: true };
   });
@@ -163,10 +163,10 @@ function sorted(table) {
 
 export function viewsSection(run) {
   if (!run.samples) return null;
-  const found = run.sensitivity;
+  const sensitivity = run.sensitivity;
   const names = run.samples.labels?.names ?? [];
-  const sensitive = found
-    ? Object.entries(found).map(([space, one]) => {
+  const sensitive = sensitivity
+    ? Object.entries(sensitivity).map(([space, one]) => {
       const items = [{ name: "all", value: one.all, text: format(one.all), colour: category(0) }];
       (one.by_class ?? []).forEach((value, c) => value !== null
         && items.push({ name: names[c] ?? String(c), value, text: format(value), colour: category(5) }));
@@ -238,7 +238,7 @@ export function madeSection(run) {
     return section("made", "How it was made", empty("An embeddings file does not say how it was made. A training run does; for example:",
       "chiaro train digits --out runs/first", "chiaro report runs/first --out first.html"));
   }
-  const table = (found) => el("table.plain", {}, el("tbody", {}, Object.entries(found).map(([name, value]) =>
+  const table = (values) => el("table.plain", {}, el("tbody", {}, Object.entries(values).map(([name, value]) =>
     el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, String(value))))));
   return section("made", "How it was made",
     made.command ? copyable(made.command) : null,

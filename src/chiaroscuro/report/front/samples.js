@@ -63,12 +63,12 @@ export function chip(run, i) {
 export function facts(run, space, i) {
   const { samples } = run;
   const own = run.spaces[space];
-  const found = [["cluster", String(array(own.graph.clusters)[i] + 1)]];
-  if (samples.split) found.push(["split", array(samples.split)[i] ? "test" : "train"]);
-  found.push([`norm of ${space}`, format(array(own.norms)[i])]);
-  found.push(["in neighbour lists", format(array(own.hubs)[i])]);
-  for (const [name, blob] of Object.entries(samples.factors ?? {})) found.push([name.replaceAll("_", " "), format(array(blob)[i])]);
-  return found;
+  const facts = [["cluster", String(array(own.graph.clusters)[i] + 1)]];
+  if (samples.split) facts.push(["split", array(samples.split)[i] ? "test" : "train"]);
+  facts.push([`norm of ${space}`, format(array(own.norms)[i])]);
+  facts.push(["in neighbour lists", format(array(own.hubs)[i])]);
+  for (const [name, blob] of Object.entries(samples.factors ?? {})) facts.push([name.replaceAll("_", " "), format(array(blob)[i])]);
+  return facts;
 }
 
 export function card(run, space, i) {

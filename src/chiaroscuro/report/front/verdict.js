@@ -33,9 +33,9 @@ function rowsOf(one, show) {
 
 // Rows that the diagnosis lists, also where no finding speaks of them: each list on the map.
 function lists(run, show) {
-  const found = run.diagnosis?.lists ?? [];
-  if (!found.length) return null;
-  const rows = found.map((one) => {
+  const lists = run.diagnosis?.lists ?? [];
+  if (!lists.length) return null;
+  const rows = lists.map((one) => {
     const said = el("span.said", { "aria-live": "polite" });
     const button = el("button.quiet", { type: "button", "data-list": one.name }, "Show on the map");
     button.addEventListener("click", () => {
@@ -46,7 +46,7 @@ function lists(run, show) {
       el("td", {}, prose(one.says)), el("td", {}, run.samples ? [button, " ", said] : null));
   });
   const head = ["list", "rows", "what they have in common", ""].map((name) => el("th", { scope: "col" }, name));
-  return el("details.lists", {}, el("summary", {}, `Rows worth a look: ${found.length} lists`),
+  return el("details.lists", {}, el("summary", {}, `Rows worth a look: ${lists.length} lists`),
     scroller("Rows worth a look", el("table.plain", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))));
 }
 
@@ -77,17 +77,17 @@ function headline(run) {
       el("span.big", {}, text, el("span.unit", {}, kind)),
       el("span.was", {}, note ?? was ?? "")));
   };
-  const found = run.evaluation?.results;
-  if (found?.encoder?.knn_20 !== undefined) {
-    add("knn_20", found.encoder.knn_20, null,
-      `raw input ${measure("knn_20", found.input?.knn_20)}, untrained ${measure("knn_20", found.untrained?.knn_20)}`);
+  const results = run.evaluation?.results;
+  if (results?.encoder?.knn_20 !== undefined) {
+    add("knn_20", results.encoder.knn_20, null,
+      `raw input ${measure("knn_20", results.input?.knn_20)}, untrained ${measure("knn_20", results.untrained?.knn_20)}`);
   }
   if (last) {
     // the diagnosis looks at more rows: its number is the one, wherever a measure is shown
     const told = (name, value) => run.diagnosis?.measures?.[name] ?? value;
     const judged = run.diagnosis?.measures?.[space === "z" ? "z_knn_accuracy" : "knn_accuracy"];
     // one accuracy: the held-out one where there is an evaluation
-    const held = found?.encoder?.knn_20 !== undefined;
+    const held = results?.encoder?.knn_20 !== undefined;
     if (!held && judged === undefined) add("shown_knn_accuracy", last[space].shown_knn_accuracy, first?.[space].shown_knn_accuracy);
     else if (!held) add(space === "z" ? "z_knn_accuracy" : "knn_accuracy", judged, null);
     const d = run.spaces[space].d;
