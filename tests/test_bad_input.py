@@ -273,3 +273,11 @@ def test_a_sentence_that_quotes_much_leaves_its_middle_out():
     said = str(cs.InputError(f"`{'x' * 10**6}` is long."))
     assert len(said) <= 2000
     assert said.endswith("` is long.")
+
+
+def test_a_sentence_is_one_line_whatever_it_quotes():
+    from chiaroscuro.engine import read_settings
+
+    with pytest.raises(cs.InputError) as caught:
+        read_settings("digits", ["views\nMLP\x1b[2J(d_in=1"])
+    assert str(caught.value).startswith("`views MLP\\x1b[2J(d_in` is not a setting")

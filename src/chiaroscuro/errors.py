@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,15 +13,24 @@ __all__ = ["ChiaroError", "InputError", "SpecError", "install_command", "need", 
 LONGEST = 2000
 """Letters of a sentence."""
 
+_LINES = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+_CONTROLS = {c: repr(chr(c))[1:-1] for c in (*range(32), *range(127, 160))}
+"""Signs that would move the cursor or colour a terminal."""
+
 
 class ChiaroError(Exception):
     """Anything Chiaroscuro refuses or cannot do; its text is a sentence for the user.
 
-    What a sentence quotes may be of any length: of more than 2,000 letters the middle is left out.
+    What a sentence quotes may be anything: of more than 2,000 letters the middle is left out, ends
+    of lines become spaces, and control characters are spelled out.
+
+    Example:
+        >>> str(ChiaroError("There is no `a\\nb\\x1b[2J`."))
+        'There is no `a b\\\\x1b[2J`.'
     """
 
     def __init__(self, sentence: object = "") -> None:
-        text = str(sentence)
+        text = _LINES.sub(" ", str(sentence)).translate(_CONTROLS)
         super().__init__(text if len(text) <= LONGEST else f"{text[:1500]} ... {text[-490:]}")
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from chiaroscuro.artifacts import Run, checkpoints
-from chiaroscuro.engine import build, read_settings, train
+from chiaroscuro.engine import build, continued, read_settings, train
 from chiaroscuro.errors import InputError
 
 SETTINGS = [
@@ -269,6 +270,20 @@ def test_two_ranks_are_one_batch(runs, tmp_path, name, more):
     assert len(compared) > 4
     for key in compared:
         np.testing.assert_allclose(two[key], one[key], rtol=1e-3, atol=1e-5, err_msg=key)
+
+
+def test_one_process_goes_on_with_the_parts_of_two_ranks(runs, tmp_path):
+    folder, sets = runs
+    one = train(read_settings("simclr", sets), tmp_path / "one")
+    big = shutil.copytree(folder / "big", tmp_path / "big")
+    assert sorted(os.listdir(big / "moments")) == ["rank-00000", "rank-00001"]
+    for run in (one.folder, big):
+        train(continued(run, ["epochs=4"]), run, resume=True)
+    right, found = weights(one.folder), weights(big)
+    assert right.step == found.step == 16
+    for key in (key for key in right.arrays if key.startswith("networks")):
+        a, b = right.arrays[key], found.arrays[key]
+        np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5, err_msg=key)
 
 
 @pytest.mark.parametrize(("name", "more"), [("clip", CLIP), ("slow", SLOW)], ids=["micro", "slow"])

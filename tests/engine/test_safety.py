@@ -1,5 +1,6 @@
 """Nothing lost, nothing silent: resuming, one writer, signals, divergence, workers that stop."""
 
+import contextlib
 import io
 import json
 import os
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from chiaroscuro import evaluate
+from chiaroscuro import embed, evaluate
 from chiaroscuro.artifacts import Embeddings, Run, checkpoints, one_writer
 from chiaroscuro.cli import main
 from chiaroscuro.engine import (
@@ -28,6 +29,7 @@ from chiaroscuro.engine import (
     train,
 )
 from chiaroscuro.errors import ChiaroError, InputError
+from chiaroscuro.models import pack, unpack
 
 SMALL = [
     "epochs=2",
@@ -86,6 +88,49 @@ def test_checkpoints_that_cannot_be_read_stop_a_resume_and_stay(tmp_path, monkey
             train(settings, run.folder, resume=True, restart=True)
     assert run.history().records == before
     assert sorted(os.listdir(run.checkpoints)) == names
+
+
+FORGED = {
+    "networks": [None, {}, 3],
+    "objective": [[]],
+    "optimiser": [{}, "x"],
+    "target": [{}],
+    "average": [None, 3],
+    "lanes": [None, 0, 10**9],
+    "queue": [torch.ones(2, 4)],
+    "oldest": [-1, "x"],
+    "losses": [3, (float("nan"), 1)],
+    "data": [3, ("x", "y", "z")],
+    "random": [None, torch.zeros(1, 8, dtype=torch.uint8), torch.zeros(1, 9000)],
+}
+
+
+def test_a_checkpoint_that_agrees_with_itself_and_not_with_its_settings_is_a_sentence(tmp_path):
+    """Its checksums are right: they tell damage, not who wrote it."""
+    settings = small(tmp_path, "network.average=0.9", "network.momentum=0.9", "network.queue=16")
+    run = train(settings, tmp_path / "run")
+    good = newest(run)
+    for name, values in FORGED.items():
+        for value in (KeyError, *values):
+            tree = unpack(good.arrays, good.state)
+            tree[name] = value
+            if value is KeyError:
+                del tree[name]
+                if name in ("lanes", "data"):  # older checkpoints lack them
+                    continue
+            arrays, forged = pack(tree)
+            checkpoints.save(run.checkpoints, good.step, arrays, forged)
+            with pytest.raises(ChiaroError, match=r"does not hold the state of a training") as why:
+                train(settings, run.folder, resume=True)
+            assert "\n" not in str(why.value), name
+            if name in ("objective", "average"):  # an average of None is that of no average
+                with contextlib.nullcontext() if value is None else pytest.raises(ChiaroError):
+                    embed(run)
+    tree = unpack(good.arrays, good.state)
+    tree["optimiser"]["state"][0]["exp_avg"] = torch.ones(3)
+    checkpoints.save(run.checkpoints, good.step, *pack(tree))
+    with pytest.raises(ChiaroError, match="`exp_avg` is not one of its own"):
+        train(settings, run.folder, resume=True)
 
 
 # ---- one writer ----

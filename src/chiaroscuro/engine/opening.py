@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.models import pack, unpack
 from chiaroscuro.objectives import Objective
 
-__all__ = ["INITIAL", "OpenRun", "initial_weights", "open_run", "save_initial"]
+__all__ = ["INITIAL", "OpenRun", "as_trained", "initial_weights", "open_run", "save_initial"]
 
 INITIAL = "initial"
 """The folder of the weights before the first step, where modules were given."""
@@ -126,7 +127,8 @@ class OpenRun:
         given = copy.deepcopy(self.ingredients.objective)
         made = Ingredients(objective=given).make_objective(self.settings)
         if self.run is not None and self._newest.checkpoint is not None:
-            made.load_state_dict(self._saved["objective"])
+            with as_trained(self.run.folder, self._newest.checkpoint.step):
+                made.load_state_dict(self._saved["objective"])
         return made
 
     @property
@@ -157,11 +159,13 @@ class OpenRun:
                 f"`{self.run.folder}` has no good checkpoint, of {len(self._newest.bad)} found; "
                 "train it first."
             )
-        state = self._saved["networks"]
-        if self._saved["average"] is not None:
-            average = self._saved["average"]
-            state = {name.removeprefix("module."): value for name, value in average.items()}
-        return _loaded(self._built(), state, self.name)
+        built = self._built()
+        with as_trained(self.run.folder, self._newest.checkpoint.step):
+            state = self._saved["networks"]
+            if self._saved["average"] is not None:
+                average = self._saved["average"]
+                state = {name.removeprefix("module."): value for name, value in average.items()}
+            return _loaded(built, state, self.name)
 
     @cached_property
     def untrained(self) -> Networks:
@@ -170,7 +174,10 @@ class OpenRun:
         if initial is None and self.run is not None:
             initial = initial_weights(self.run.folder)
         built = self._built()
-        return built.eval() if initial is None else _loaded(built, initial, self.name)
+        if initial is None:
+            return built.eval()
+        with as_trained(self.name, 0):
+            return _loaded(built, initial, self.name)
 
     @property
     def encoder(self) -> Any:
@@ -221,7 +228,10 @@ class OpenRun:
     @cached_property
     def _saved(self) -> dict[str, Any]:
         checkpoint = self._newest.checkpoint
-        return {} if checkpoint is None else unpack(checkpoint.arrays, checkpoint.state)
+        if checkpoint is None:
+            return {}
+        with as_trained(self.name, checkpoint.step):
+            return unpack(checkpoint.arrays, checkpoint.state)
 
     @cached_property
     def _descriptions(self) -> dict[str, Any]:
@@ -234,6 +244,27 @@ class OpenRun:
             value, known = getattr(self.ingredients, name), self._descriptions.get(name)
             if value is not None and known is not None:
                 require_fit(self.name, name, value, known)
+
+
+@contextlib.contextmanager
+def as_trained(folder: Path | str, step: int) -> Iterator[None]:
+    """Turn what is raised over a checkpoint that does not fit its settings into a sentence.
+
+    Its checksums may be right: they tell damage, not who wrote it.
+
+    Args:
+        folder: of the run.
+        step: of the checkpoint.
+    """
+    try:
+        yield
+    except ChiaroError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise ChiaroError(
+            f"The checkpoint of step {step} in `{folder}` does not hold the state of a training "
+            f"with its settings: {type(error).__name__}, {str(error)[:200]}."
+        ) from None
 
 
 def _loaded(networks: Networks, state: Mapping[str, Tensor], name: str) -> Networks:
@@ -338,7 +369,8 @@ def _refuse_replaced(run: Run, settings: Settings, given: Ingredients) -> None:
 def initial_weights(folder: Path) -> dict[str, Tensor] | None:
     """Return the weights before the first step that a run folder keeps; None where it need not."""
     saved = checkpoints.latest_good(folder / INITIAL).checkpoint
-    return None if saved is None else unpack(saved.arrays, saved.state)
+    with as_trained(folder, 0):
+        return None if saved is None else unpack(saved.arrays, saved.state)
 
 
 def save_initial(run: Run, networks: Networks) -> None:

@@ -11,14 +11,14 @@ import copy
 import functools
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed import checkpoint as sharded_files
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
@@ -28,9 +28,17 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.utils.checkpoint import checkpoint
 
-from chiaroscuro.engine.distributed import is_first, on_every_rank, world_size
+from chiaroscuro.artifacts import checkpoints
+from chiaroscuro.engine.distributed import (
+    gather_rows,
+    is_first,
+    on_every_rank,
+    rank,
+    world_size,
+)
 from chiaroscuro.engine.networks import Networks
-from chiaroscuro.errors import need
+from chiaroscuro.errors import ChiaroError, need
+from chiaroscuro.models import pack, unpack
 
 __all__ = [
     "blocks",
@@ -142,8 +150,12 @@ def set_whole_weights(networks: nn.Module, weights: dict[str, Tensor]) -> None:
 
 def save_moments(
     modules: nn.Module, optimiser: torch.optim.Optimizer, folder: Path, step: int, keep: int
-) -> None:
+) -> list[str]:
     """Write the moments of an optimiser, each rank its parts; all have to call.
+
+    The parts of a rank are a checkpoint of their own in `rank-00000` and so on: verified, synced to
+    the disk and never unpickled. Returns the names of all ranks' checkpoints, which end in their
+    checksums, for the checkpoint that counts on them.
 
     Args:
         modules, optimiser: all that learns, and its moments.
@@ -152,34 +164,141 @@ def save_moments(
         keep: how many steps are kept.
     """
     with _quietly():
-        state = {"moments": get_optimizer_state_dict(modules, optimiser)}
-        sharded_files.save(state, checkpoint_id=folder / f"{step:08d}", no_dist=world_size() == 1)
+        whole = get_optimizer_state_dict(modules, optimiser)
+    moments, rows = _parts(whole["state"])
+    arrays, tree = pack({"moments": moments, "rows": rows, "groups": whole["param_groups"]})
+    place = folder / _place(rank())
+    path = on_every_rank(lambda: checkpoints.save(place, step, arrays, tree, keep))
+    letters = torch.tensor(list(path.name.rjust(_LETTERS).encode()), dtype=torch.uint8)
+    names = [bytes(row.tolist()).decode().strip() for row in gather_rows(letters[None])]
+    on_every_rank(lambda: _tidy(folder, keep) if is_first() else None)
+    return names
 
-    def tidy() -> None:
-        for old in sorted(path for path in folder.iterdir() if path.is_dir())[:-keep]:
-            shutil.rmtree(old)
 
-    on_every_rank(lambda: tidy() if is_first() else None)
+_LETTERS = 80
+"""Longer than the name of any checkpoint."""
+
+
+def _place(number: int) -> str:
+    return f"rank-{number:05d}"
+
+
+def _parts(state: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return this rank's part of each moment, and its first row of how many, where it is cut."""
+    moments: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
+    for name, values in state.items():
+        moments[name] = {key: _local(value)[0] for key, value in values.items()}
+        rows[name] = {key: _local(value)[1] for key, value in values.items()}
+    return moments, rows
+
+
+def _local(value: Any) -> tuple[Any, list[int] | None]:
+    """Return what this rank has of a tensor, and its first row of how many, or None if all."""
+    if not hasattr(value, "to_local"):
+        return value, None
+    mesh, placements = value.device_mesh, value.placements
+    need(
+        mesh.ndim == 1 and len(placements) == 1 and placements[0].is_shard(0),
+        lambda: f"Moments need to be cut into rows over all ranks; they are {placements}.",
+    )
+    n = len(value)
+    return value.to_local(), [min(n, mesh.get_local_rank() * -(-n // mesh.size())), n]
+
+
+def _tidy(folder: Path, keep: int) -> None:
+    """Remove what ranks left that are no more, once no checkpoint counts on it."""
+    kept = sorted(path.name for path in (folder / _place(0)).iterdir() if "-step-" in path.name)
+    oldest = _step_of(kept[0])
+    for place in folder.glob("rank-*"):
+        if int(place.name[5:]) >= world_size() and len(kept) >= keep:
+            for path in place.glob("*-step-*"):
+                if _step_of(path.name) < oldest:
+                    shutil.rmtree(path)
+
+
+def _step_of(name: str) -> int:
+    return int(name.split("-")[2])
 
 
 def load_moments(
-    modules: nn.Module, optimiser: torch.optim.Optimizer, folder: Path, step: int
+    modules: nn.Module, optimiser: torch.optim.Optimizer, folder: Path, names: Sequence[str]
 ) -> None:
     """Read moments that any number of ranks wrote; all have to call.
 
+    One part after the other is in memory.
+
     Args:
         modules, optimiser: as they were, on any number of ranks.
-        folder, step: as for `save_moments`.
+        folder: as for `save_moments`.
+        names: as that returned.
     """
-    place = folder / f"{step:08d}"
-    need(
-        (place / ".metadata").is_file(),
-        lambda: f"`{place}` needs to hold the moments of step {step}; they are not there.",
-    )
     with _quietly():
-        state = {"moments": get_optimizer_state_dict(modules, optimiser)}
-        sharded_files.load(state, checkpoint_id=place, no_dist=world_size() == 1)
-        set_optimizer_state_dict(modules, optimiser, state["moments"])
+        whole = get_optimizer_state_dict(modules, optimiser)
+    filled: Counter[tuple[str, str]] = Counter()
+
+    def fill(number: int, name: str) -> None:
+        path = folder / _place(number) / Path(name).name
+        found = checkpoints.load(path)
+        try:
+            part = unpack(found.arrays, found.state)
+            for owner, values in whole["state"].items():
+                for key in values:
+                    source, rows = part["moments"][owner][key], part["rows"][owner][key]
+                    filled[owner, key] += _fill(values, key, source, rows, number == 0)
+            if number == 0:
+                _set_groups(whole["param_groups"], part["groups"])
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise ChiaroError(
+                f"`{path}` does not hold the moments of these networks: {str(error)[:200]}."
+            ) from None
+
+    def check() -> None:
+        for owner, values in whole["state"].items():
+            for key, value in values.items():
+                rows = _length(_local(value)[0])
+                if filled[owner, key] != rows:
+                    raise ChiaroError(
+                        f"The {len(names)} parts in `{folder}` hold {filled[owner, key]} of {rows} "
+                        f"rows of `{key}` of `{owner}`."
+                    )
+
+    for number, name in enumerate(names):
+        on_every_rank(lambda number=number, name=name: fill(number, name))
+    on_every_rank(check)
+    with _quietly():
+        set_optimizer_state_dict(modules, optimiser, whole)
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, Tensor) and value.ndim else 1
+
+
+def _fill(values: dict[str, Any], key: str, source: Any, rows: Any, is_first: bool) -> int:
+    """Put what a part has of a moment into that of this rank; the number of rows that it had."""
+    target, cut = _local(values[key])
+    if rows is None and not is_first:
+        return 0  # every rank wrote the same
+    if not (isinstance(target, Tensor) and target.ndim):
+        values[key] = source.to(target.device) if isinstance(target, Tensor) else source
+        return 1
+    mine, all_mine = cut or (0, len(target))
+    theirs, all_theirs = rows or (0, len(source))
+    if all_mine != all_theirs:
+        raise ValueError(f"`{key}` has {all_theirs} rows, and {all_mine} are needed")
+    start, stop = max(mine, theirs), min(mine + len(target), theirs + len(source))
+    if stop > start:
+        with torch.no_grad():
+            target[start - mine : stop - mine].copy_(source[start - theirs : stop - theirs])
+    return max(0, stop - start)
+
+
+def _set_groups(groups: list[dict[str, Any]], saved: list[dict[str, Any]]) -> None:
+    """Give groups of parameters the rates and options that they were saved with."""
+    for group, then in zip(groups, saved, strict=True):
+        if sorted(group["params"]) != sorted(then["params"]):
+            raise ValueError(f"a group has {len(then['params'])} other parameters")
+        group.update({key: value for key, value in then.items() if key != "params"})
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from chiaroscuro.engine.distributed import (
 )
 from chiaroscuro.engine.fingerprint import Fingerprint
 from chiaroscuro.engine.networks import Networks
+from chiaroscuro.engine.opening import as_trained
 from chiaroscuro.engine.optimisers import Optimiser, as_optimiser
 from chiaroscuro.engine.options import FitOptions
 from chiaroscuro.errors import ChiaroError, InputError, need
@@ -184,9 +186,10 @@ def save(state: State, run: Run, keep: int) -> None:
 
     is_cut = state.plain is not None
     weights = sharding.whole_weights(state.networks) if is_cut else state.networks.state_dict()
+    parts = None
     if is_cut:  # before the checkpoint that counts on them
         moments = run.checkpoints.parent / MOMENTS
-        sharding.save_moments(state.modules, state.optimiser, moments, state.step, keep + 1)
+        parts = sharding.save_moments(state.modules, state.optimiser, moments, state.step, keep + 1)
 
     def write() -> None:
         slow = {name: getattr(state, name) for name in ("target", "average")}
@@ -195,6 +198,7 @@ def save(state: State, run: Run, keep: int) -> None:
                 "networks": dict(weights),
                 "objective": dict(state.objective.state_dict()),
                 "optimiser": None if is_cut else state.optimiser.state_dict(),
+                **({} if parts is None else {"moments": parts}),
                 **{name: None if m is None else dict(m.state_dict()) for name, m in slow.items()},
                 **({} if state.scheduler is None else {"scheduler": state.scheduler.state_dict()}),
                 **({} if state.scaler is None else {"scaler": state.scaler.state_dict()}),
@@ -266,14 +270,48 @@ def restore(state: State, run: Run, restart: bool = False) -> tuple[str, ...]:
     step, saved, notes = 0, None, list(newest.bad)
     if newest.checkpoint is not None:
         step = newest.checkpoint.step
-        saved = unpack(newest.checkpoint.arrays, newest.checkpoint.state)
+        with as_trained(run.folder, step):
+            saved = unpack(newest.checkpoint.arrays, newest.checkpoint.state)
+            _require_parts(state, saved)
         on_every_rank(lambda: _same_data(state.data, saved.get("data"), run))
     else:
         notes += on_every_rank(lambda: _begin_again(run, restart, newest.bad))
     on_every_rank(lambda: run.rewind(lambda r: _step(r) <= step) if is_first() else None)
     if saved is not None:
-        notes += _put_back(state, step, saved, run)
+        with as_trained(run.folder, step):
+            notes += _put_back(state, step, saved, run)
     return tuple(notes)
+
+
+def _require_parts(state: State, saved: Any) -> None:
+    """Refuse a state that would not be found out until a step is taken, or never.
+
+    A checksum tells damage, not who wrote it.
+    """
+    for name in ("networks", "objective"):
+        _require(name, isinstance(saved[name], dict))
+    for name in ("target", "average", "queue"):
+        _require(name, (saved[name] is None) == (getattr(state, name) is None))
+    if state.queue is not None:
+        _require("queue", saved["queue"].shape == state.queue.shape)
+        _require("queue", saved["queue"].dtype == state.queue.dtype)
+        _require("oldest", type(saved["oldest"]) is int and 0 <= saved["oldest"] < len(state.queue))
+    _require("lanes", type(saved.get("lanes", 1)) is int and 1 <= saved.get("lanes", 1) <= 10**6)
+    total, count = saved["losses"]
+    _require("losses", type(total) is float and type(count) is int and math.isfinite(total))
+    random = saved["random"]
+    size = _random_state(torch.device("cpu")).shape[0]
+    _require("random", random.dtype == torch.uint8 and random.ndim == 2)
+    _require("random", len(random) >= 1 and random.shape[1] >= size)
+    data = saved.get("data")
+    _require("data", data is None or (isinstance(data, tuple) and len(data) in (2, 3)))
+    for known, kind in zip(data or (), (int, str, str), strict=False):
+        _require("data", type(known) is kind)
+
+
+def _require(name: str, fits: bool) -> None:
+    if not fits:
+        raise ValueError(f"`{name}` is not one of its own")
 
 
 def _step(record: Mapping[str, Any]) -> float:
@@ -332,8 +370,16 @@ def _put_back(state: State, step: int, saved: dict, run: Run) -> list[str]:
         if saved[name] is not None:
             getattr(state, name).load_state_dict(saved[name])
     if saved["optimiser"] is None:  # networks were cut: their moments lie in parts
+        parts = saved.get("moments")
+        need(
+            isinstance(parts, list) and all(isinstance(name, str) for name in parts),
+            lambda: (
+                f"`{run.folder}` keeps the moments of step {step} in pickles, which could run "
+                "code; end it with the version that wrote it."
+            ),
+        )
         moments = run.checkpoints.parent / MOMENTS
-        sharding.load_moments(state.modules, state.optimiser, moments, step)
+        sharding.load_moments(state.modules, state.optimiser, moments, parts)
     else:
         need(
             state.plain is None,
@@ -343,6 +389,7 @@ def _put_back(state: State, step: int, saved: dict, run: Run) -> list[str]:
             ),
         )
         state.optimiser.load_state_dict(saved["optimiser"])
+        _require_moments(state.optimiser)
         _as_laid_out(state.optimiser)
     if state.scheduler is not None:
         state.scheduler.load_state_dict(saved["scheduler"])
@@ -380,6 +427,19 @@ def _set_random_state(saved: Tensor, device: torch.device) -> None:
     torch.set_rng_state(saved[:size].clone())
     if device.type == "cuda" and len(saved) > size:
         torch.cuda.set_rng_state(saved[size:].clone(), device)
+
+
+def _require_moments(optimiser: torch.optim.Optimizer) -> None:
+    """Refuse moments of another shape than their parameters, and rates that are no numbers."""
+    for p, moments in optimiser.state.items():
+        for name, value in moments.items():
+            if name in ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer"):
+                _require(name, value is None or value.shape == p.shape)
+            if name == "step":
+                _require(name, float(value) >= 0)
+    for group in optimiser.param_groups:
+        _require("lr", math.isfinite(group["lr"]))
+        _require("betas", all(0 <= beta < 1 for beta in group.get("betas", ())))
 
 
 def _as_laid_out(optimiser: torch.optim.Optimizer) -> None:
