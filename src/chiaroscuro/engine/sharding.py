@@ -164,7 +164,7 @@ def save_moments(
         keep: how many steps are kept.
     """
     with _quietly():
-        whole = get_optimizer_state_dict(modules, optimiser)
+        whole: dict[str, Any] = get_optimizer_state_dict(modules, optimiser)
     moments, rows = _parts(whole["state"])
     arrays, tree = pack({"moments": moments, "rows": rows, "groups": whole["param_groups"]})
     place = folder / _place(rank())
@@ -234,7 +234,7 @@ def load_moments(
         names: as that returned.
     """
     with _quietly():
-        whole = get_optimizer_state_dict(modules, optimiser)
+        whole: dict[str, Any] = get_optimizer_state_dict(modules, optimiser)
     filled: Counter[tuple[str, str]] = Counter()
 
     def fill(number: int, name: str) -> None:

@@ -370,7 +370,7 @@ def _put_back(state: State, step: int, saved: dict, run: Run) -> list[str]:
         if saved[name] is not None:
             getattr(state, name).load_state_dict(saved[name])
     if saved["optimiser"] is None:  # networks were cut: their moments lie in parts
-        parts = saved.get("moments")
+        parts: Any = saved.get("moments")
         need(
             isinstance(parts, list) and all(isinstance(name, str) for name in parts),
             lambda: (
