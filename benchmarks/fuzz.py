@@ -916,7 +916,7 @@ def read_run(folder: Path) -> int:
     from chiaroscuro.report.document import document
     from chiaroscuro.report.listing import Listing
     from chiaroscuro.report.page import page
-    from chiaroscuro.report.reading import subjects
+    from chiaroscuro.report.subject import subjects
 
     rows = Listing(folder).rows()
     json.dumps(rows, allow_nan=False).encode()

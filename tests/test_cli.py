@@ -10,6 +10,7 @@ import pytest
 
 import chiaroscuro
 from chiaroscuro import cli
+from chiaroscuro.cli.doctor import facts
 from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.references import bibliography, cited, keys
 
@@ -365,7 +366,7 @@ def test_doctor_prints_one_fact_a_line(capsys):
     status, out, err = run(capsys, "doctor")
     assert (status, err) == (0, "")
     names = [line.split()[0] for line in out.splitlines()]
-    assert names == list(cli._facts())
+    assert names == list(facts())
 
 
 def test_doctor_json_is_one_document(capsys, monkeypatch, tmp_path):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import chiaroscuro
-from chiaroscuro import cli, engine
+from chiaroscuro import engine
+from chiaroscuro.cli.arguments import build_parser
 from chiaroscuro.references import bibliography
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +55,7 @@ def test_every_setting_preset_verb_finding_and_paper_has_an_entry(pages):
         assert row is not None, key
         assert len(row[0].rsplit("|", 2)[1].strip()) > 3, f"{key} is not described"
     assert set(engine.presets()) <= anchors(pages["reference/presets.md"])
-    assert set(cli._parser()[1]) <= anchors(pages["reference/cli.md"])
+    assert set(build_parser()[1]) <= anchors(pages["reference/cli.md"])
     from chiaroscuro.diagnostics import advice
 
     assert set(advice.RULES) <= anchors(pages["reference/findings.md"])

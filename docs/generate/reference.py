@@ -410,9 +410,10 @@ def _sentence(node: ast.AST) -> str:
 
 
 def _commands() -> str:
-    from chiaroscuro import cli
 
-    parser, verbs = cli._parser()
+    from chiaroscuro.cli.arguments import build_parser
+
+    parser, verbs = build_parser()
     lines = ["# Command line", "", escaped(parser.description or ""), ""]
     lines += [
         "Exit status: 0 done; 1 the work failed (a claim fails, a diagnosis cannot be made); "

@@ -358,13 +358,21 @@ def report(
     maps: Sequence[str] = ("tsne",),
     diagnosis: Mapping[str, Any] | None = None,
     complete: bool = True,
+    *,
+    data: Any = None,
+    encoder: Any = None,
+    second_encoder: Any = None,
+    projector: Any = None,
+    predictor: Any = None,
+    objective: Any = None,
+    view: Any = None,
+    second_view: Any = None,
 ) -> Path:
     """Write one page that shows what was learnt, and return its path.
 
     A run that has not been embedded, diagnosed or evaluated is, first; `complete=False` leaves that
-    out. What cannot be done (a run whose objects have no notation, data without labels) is left out
-    of the page as well, and said on standard error. Objects that a run cannot make again come with
-    it: `report(engine.open_run(run, encoder=...))`.
+    out. What cannot be done (a run whose objects are not given, data without labels) is left out of
+    the page as well, and said on standard error.
 
     Args:
         subjects: a run (a `Run`, its folder, an `OpenRun`), a `Diagnosis`, embeddings, a folder or
@@ -374,6 +382,9 @@ def report(
         maps: "tsne", "umap": beside the principal and spectral axes; the page opens on t-SNE.
         diagnosis: of the first subject, where it is not in its folder.
         complete: whether to diagnose and evaluate runs that have not been.
+        data, encoder, second_encoder, projector, predictor, objective, view, second_view: objects
+            that the run was trained with and cannot make again by itself; for one run. Of several,
+            each brings its own: `report([engine.open_run(run, encoder=...), ...])`.
 
     Example:
         >>> import numpy as np, tempfile
@@ -384,6 +395,26 @@ def report(
     from chiaroscuro.report import report as write
 
     listed = list(subjects) if isinstance(subjects, list | tuple) else [subjects]
+    objects = _without_none(
+        data=data,
+        encoder=encoder,
+        second_encoder=second_encoder,
+        projector=projector,
+        predictor=predictor,
+        objective=objective,
+        view=view,
+        second_view=second_view,
+    )
+    if objects:
+        need(
+            len(listed) == 1 and is_run(listed[0]),
+            lambda: (
+                f"`report({', '.join(f'{name}=...' for name in objects)})` is for one run; "
+                f"received {len(listed)} subjects. Open each with its own: `engine.open_run(run, "
+                "encoder=...)`."
+            ),
+        )
+        listed = [_opened(listed[0], objects)]
     place = _page_of(listed) if path is None else path
     for at, run in enumerate(listed):
         if is_run(run) and complete and diagnosis is None:

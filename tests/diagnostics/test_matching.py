@@ -9,7 +9,7 @@ import torch
 
 from chiaroscuro.diagnostics import retrieval, zero_shot_accuracy
 from chiaroscuro.diagnostics.semantics import matching
-from chiaroscuro.diagnostics.semantics.matching import Found, first_places
+from chiaroscuro.diagnostics.semantics.matching import Places, first_places
 from chiaroscuro.errors import InputError
 
 PLACES = (1, 5, 10)
@@ -67,7 +67,7 @@ def test_ties_are_the_mean_over_every_order(before, level, relevant):
         before + 1 + min(chosen)
         for chosen in itertools.combinations(range(level + relevant), relevant)
     ]
-    found = Found(*(torch.tensor([x]) for x in (before, level, relevant)))
+    found = Places(*(torch.tensor([x]) for x in (before, level, relevant)))
     assert float(found.rank()) == pytest.approx(np.mean(places))
     for k in range(1, 12):
         assert float(found.recall(k)) == pytest.approx(np.mean([p <= k for p in places]))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from chiaroscuro.artifacts import Run, checkpoints
+from chiaroscuro.artifacts import checkpoints
 from chiaroscuro.cli import main
 from chiaroscuro.engine import StopTraining, read_settings, train
 from chiaroscuro.engine.fitting import preserved_random_state
@@ -65,22 +65,20 @@ def test_no_error_of_a_monitor_ends_a_training(tmp_path, error):
 
 
 def test_a_monitor_that_stops_costs_no_epoch(tmp_path):
-    """The epoch is saved before; resumed, its record is made up for, and the weights are those."""
+    """It is saved and recorded, `train` returns, and resumed the weights are those."""
 
-    def broken(moment):
+    def stops(moment):
         if moment.epoch == 1:
-            raise StopTraining
-        return {"measure": moment.epoch}
+            raise StopTraining("enough of it")
 
-    settings = small(tmp_path)
-    with pytest.raises(StopTraining):
-        train(settings, tmp_path / "run", [broken])
-    run = Run.open(tmp_path / "run")
+    measure, said = (lambda moment: {"measure": moment.epoch}), io.StringIO()
+    settings = small(tmp_path, "saving.every=3")
+    run = train(settings, tmp_path / "run", [measure, stops], progress=said)
+    assert "stops the training after step 4: enough of it" in said.getvalue()
+    assert run.history().records[-1]["stopped"] == "enough of it"
     assert checkpoints.latest_good(run.checkpoints).checkpoint.step == 4
-    again, said = [lambda moment: {"measure": moment.epoch}], io.StringIO()
-    train(settings, tmp_path / "run", again, resume=True, progress=said)
-    assert said.getvalue().startswith("epoch 2 was saved and is recorded now, loss ")
-    whole = train(settings, tmp_path / "whole", [lambda moment: {"measure": moment.epoch}])
+    train(settings, tmp_path / "run", [measure], resume=True)
+    whole = train(settings, tmp_path / "whole", [measure])
     kept = ("step", "epoch", "mean_loss", "measure")
     one, two = (
         [[r[k] for k in kept] for r in run.history().records if "epoch" in r]

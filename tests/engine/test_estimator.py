@@ -71,3 +71,15 @@ def test_what_does_not_fit_what_was_fitted():
     )
     with pytest.raises(InputError, match="at least 2 images"):
         ContrastiveEmbedding(epochs=1).fit(pictures[:1])
+
+
+def test_an_objective_of_labels_learns_from_y():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), np.array(["a", "b", "c"])[np.arange(60) % 3]
+    make = lambda: ContrastiveEmbedding(3, objective="SupCon()", epochs=2)
+    h = make().fit(X, y).transform(X)
+    assert not np.allclose(h, make().fit(X, np.roll(np.sort(y), 7)).transform(X))
+    with pytest.raises(InputError, match=r"SupCon.* takes labels: `fit\(X, y\)` needs `y`"):
+        make().fit(X)
+    plain = ContrastiveEmbedding(3, epochs=2)
+    np.testing.assert_array_equal(plain.fit(X).transform(X), plain.fit(X, y).transform(X))

@@ -280,8 +280,7 @@ def test_a_plateau_is_judged_by_epochs(tmp_path):
         raise StopTraining
 
     whole = trained(tmp_path / "whole")
-    with pytest.raises(StopTraining):
-        trained(tmp_path / "cut", callbacks=[stop])
+    trained(tmp_path / "cut", callbacks=[stop])
     resumed = trained(tmp_path / "cut", resume=True)
     for fitted in (whole, resumed):
         rates = [r["lr"] for r in fitted.run.history().records if "lr" in r]
@@ -304,8 +303,7 @@ def killed_and_resumed(tmp_path, make, dropout=0.3):
     def stop(moment):
         raise StopTraining
 
-    with pytest.raises(StopTraining):
-        trained(tmp_path / "cut", callbacks=[stop])
+    trained(tmp_path / "cut", callbacks=[stop])
     torch.manual_seed(99)
     resumed = trained(tmp_path / "cut", resume=True)
     return whole, resumed
@@ -350,8 +348,7 @@ def test_a_scheduler_of_torch_resumes(tmp_path):
         raise StopTraining
 
     whole = trained(tmp_path / "whole")
-    with pytest.raises(StopTraining):
-        trained(tmp_path / "cut", callbacks=[stop])
+    trained(tmp_path / "cut", callbacks=[stop])
     resumed = trained(tmp_path / "cut", resume=True)
     same(weights(whole.networks), weights(resumed.networks))
     rates = [[r["lr"] for r in f.run.history().records if "lr" in r] for f in (whole, resumed)]

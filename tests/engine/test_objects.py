@@ -173,16 +173,15 @@ def test_stopped_and_resumed_with_objects_it_ends_the_same(tmp_path):
     def stop(moment):
         raise cs.engine.StopTraining
 
-    with pytest.raises(cs.engine.StopTraining):
-        trained(tmp_path / "cut", callbacks=[stop])
+    trained(tmp_path / "cut", callbacks=[stop])
     resumed = trained(tmp_path / "cut", resume=True, encoder=net(seed=7))
     one, two = (checkpoints.latest_good(r.checkpoints).checkpoint for r in (whole, resumed))
     assert one.step == two.step == 6
     for name, array in one.arrays.items():
         assert array.tobytes() == two.arrays[name].tobytes(), name
-    with pytest.raises(InputError, match=r"needs the encoder it began with; .*parameters"):
+    with pytest.raises(InputError, match=r"needs the encoder it began with, .*parameters 135 then"):
         trained(tmp_path / "cut", resume=True, encoder=net(d=7))
-    with pytest.raises(InputError, match="needs the data it began with; rows 48 then and 60 now"):
+    with pytest.raises(InputError, match=r"needs the data .*: rows 48 then and 60 now"):
         trained(tmp_path / "cut", resume=True, data=labelled(60))
 
 
@@ -437,3 +436,109 @@ def test_parse_opens_data():
     text = "Process(Box(2), content=2, style=Laplace(0.3), mixing=Linear(2))"
     with pytest.raises(ChiaroError):
         cs.parse(text.replace("Box", "Bx"))
+
+
+# ---- images of several sizes, texts, labels, and what is asked for ----
+
+
+def photos(n=24):
+    rng = np.random.default_rng(0)
+    sizes = [(12, 16), (20, 14), (9, 9)]
+    return [
+        Image.fromarray(rng.integers(0, 255, (*sizes[i % 3], 3), dtype=np.uint8)) for i in range(n)
+    ]
+
+
+def flat(d=6):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, d))
+
+
+def written(images, folder):
+    paths = [folder / f"{number}.png" for number in range(len(images))]
+    for image, path in zip(images, paths, strict=True):
+        image.save(path)
+    return paths
+
+
+@pytest.mark.parametrize("kind", ["pillow", "arrays", "files", "labelled"])
+def test_a_view_brings_images_of_several_sizes_to_one(kind, tmp_path):
+    images = photos()
+    data = {
+        "pillow": lambda: images,
+        "arrays": lambda: [np.asarray(image) for image in images],
+        "files": lambda: written(images, tmp_path),
+        "labelled": lambda: [(image, row % 2) for row, image in enumerate(images)],
+    }[kind]()
+    made = [
+        cs.train(SMALL, data=data, encoder=flat(), projector="", view=view)
+        for view in ("SimCLR(size=8)", cs.views.SimCLR(size=8))
+    ]
+    same(*(weights(run.networks) for run in made))
+    h = cs.embed(made[0]).h
+    assert h.shape == (24, 6)
+    x = cs.views.SimCLR(size=8).plain([torch.from_numpy(np.array(images[1])).permute(2, 0, 1)])
+    np.testing.assert_allclose(h[1], made[0].encoder(x)[0].detach(), rtol=1e-4, atol=1e-5)
+    assert cs.embed(made[0]).thumbnails.shape == (24, 20, 20, 3)
+
+
+def test_a_function_resizes_images_of_several_sizes(tmp_path):
+    def small(image):
+        assert isinstance(image, Image.Image)
+        return image.resize((8, 8))
+
+    run = cs.train(SMALL, data=photos(), encoder=flat(), projector="", view=small)
+    with pytest.raises(InputError, match=r"need one size; `data` has 3 in one.*attribute `plain`"):
+        cs.embed(run)
+    pooled = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 6))
+    with pytest.raises(InputError, match=r"3 in one, from \(9, 9\) to \(20, 14\)"):
+        cs.train(SMALL, data=photos(), encoder=pooled, projector="", view="")
+
+
+def test_images_with_texts_need_an_encoder_for_the_texts():
+    data = [(image, f"text {row}") for row, image in enumerate(photos())]
+    with pytest.raises(InputError, match=r"holds 24 images with texts, and one encoder.*`second_e"):
+        cs.train(SMALL, data=data, encoder=flat(), view="SimCLR(size=8)")
+    texts = "SequenceTransformer(n_tokens=258, length=16, d=8, depth=1, padding=0)"
+    run = cs.train(
+        SMALL, data=data, encoder=flat(8), second_encoder=texts, projector="", view="SimCLR(size=8)"
+    )
+    assert cs.embed(run).z2.shape == (24, 8)
+
+
+def test_embeddings_do_not_need_the_objective(tmp_path):
+    run = trained(tmp_path / "run")
+    h = cs.embed(run, labelled(), encoder=net(), view=noisy)
+    assert h.facts()["trained_on.labels"] == "not seen"
+    seen = trained(tmp_path / "labels", objective=lambda z1, z2, labels: (z1 - z2).square().mean())
+    h = cs.embed(seen, labelled(), encoder=net(), view=noisy)
+    assert h.facts()["trained_on.labels"] == "seen"
+
+
+def test_a_report_takes_the_objects_that_it_asks_for(tmp_path, capsys):
+    run = trained(tmp_path / "run")
+    given = {"data": labelled(), "encoder": net(), "view": noisy, "objective": loss}
+    page = cs.report(run.folder, **given)
+    assert page == run.report
+    assert run.diagnosis() is not None
+    assert "not diagnosed" not in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"`report\(encoder=...\)` is for one run; received 2"):
+        cs.report([run, run], tmp_path / "page.html", encoder=net())
+
+
+def test_resuming_without_the_objects_names_them(tmp_path):
+    trained(tmp_path / "run")
+    words = (
+        r"needs the 4 objects again .* data=`.*TensorDataset`, encoder=`.*Net`.*`train\(\.\.\., "
+    )
+    with pytest.raises(InputError, match=words):
+        cs.train(SMALL, tmp_path / "run", resume=True)
+    with pytest.raises(InputError, match=r"needs the 1 objects again .*: view=`.*noisy`"):
+        cs.train(
+            {**SMALL, "network": {"projector": "Projector(d=4)"}},
+            tmp_path / "run",
+            resume=True,
+            data=labelled(),
+            encoder=net(),
+            objective=loss,
+        )

@@ -12,10 +12,10 @@ from chiaroscuro.labs.trained import fitted, linear
 PACKAGE = Path(cs.__file__).parent
 
 OWN_LOOPS = {
-    "finetuning/supervised.py": "labels are learnt, and no pairs",
+    "finetuning/supervised.py": "handed to `engine.fit`",
     "labs/semantic2025/_modular.py": "K learners take the steps of one optimiser together",
     "labs/semantic2025/equal_rows.py": "an expected loss without pairs, minimised by LBFGS",
-    "labs/semantic2025/forgetting.py": "the optimiser's decay is the subject",
+    "labs/semantic2025/forgetting.py": "by `engine.fit`, but for an expected and for no loss",
     "diagnostics/assembly/probe.py": "a convex probe, minimised by LBFGS",
     "engine/optimisers.py": "the optimisers of the loop itself",
     "labs/trained.py": "handed to `engine.fit`",

@@ -117,7 +117,7 @@ def test_one_line_of_the_catalogue_adds_a_measure_everywhere(monkeypatch, tmp_pa
     from chiaroscuro.diagnostics import diagnose
     from chiaroscuro.measures.__main__ import page
     from chiaroscuro.report.document import document
-    from chiaroscuro.report.reading import subjects
+    from chiaroscuro.report.subject import subjects
 
     new = Measure("largest_entry", "largest entry", of=lambda space: float(abs(space.x).max()))
     monkeypatch.setitem(CATALOGUE, new.name, new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from chiaroscuro.data.arrays import from_arrays
 from chiaroscuro.data.dataset import SECOND, Column, Dataset, batch_of_objects
-from chiaroscuro.data.pictures import EXTENSIONS, Pictures, load_pictures
+from chiaroscuro.data.pictures import EXTENSIONS, Pictures, load_pictures, stacked
 from chiaroscuro.data.tables import from_frame, from_hugging_face
 from chiaroscuro.errors import InputError, need
 
@@ -74,7 +75,10 @@ def from_object(data: Any, name: str = "data") -> Dataset:
         return data
     if isinstance(data, Mapping) and not _is_hugging_face(data):
         return from_arrays(data, name=name)
-    if _is_torch(data, "IterableDataset") or _is_hugging_face(data, "IterableDataset"):
+    if _is_hugging_face(data, "IterableDataset"):
+        table = sys.modules["datasets"].Dataset.from_list(_read_once(data, name), data.features)
+        return from_hugging_face(table, name)
+    if _is_torch(data, "IterableDataset"):
         return _from_items(_read_once(data, name), name)
     if _is_hugging_face(data):
         return from_hugging_face(data, name)
@@ -190,8 +194,10 @@ def _is_label(value: Any) -> bool:
 class _Items:
     """A column of which each value is read from its item, when a batch needs it."""
 
-    def __init__(self, items: Any, value: Callable[[Any], Any], pillow: bool = False):
-        self.items, self.value, self.pillow = items, value, pillow
+    def __init__(
+        self, items: Any, value: Callable[[Any], Any], pillow: bool = False, mixed: bool = False
+    ):
+        self.items, self.value, self.pillow, self.mixed = items, value, pillow, mixed
         first = np.asarray(value(items[0]))
         self.ndim = first.ndim + 1
 
@@ -200,6 +206,8 @@ class _Items:
 
     def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
         values = [np.asarray(self.value(self.items[int(row)])) for row in rows]
+        if self.mixed and values:
+            return stacked(values)
         shapes = sorted({value.shape for value in values})
         need(
             len(shapes) <= 1,
@@ -269,8 +277,8 @@ def _inputs(items: Any, first: Any, value: Callable[[Any], Any], name: str) -> d
     if isinstance(first, str):
         return {"texts": batch_of_objects(str(value(item)) for item in _all(items))}
     if _is_image(first):
-        image = lambda item: np.asarray(value(item).convert("RGB"))
-        return {"images": _Items(items, image, pillow=True)}
+        image = lambda item: np.array(value(item).convert("RGB"))
+        return {"images": _Items(items, image, pillow=True, mixed=True)}
     need(
         _is_array(first) or isinstance(first, int | float | np.number),
         lambda: (
@@ -280,7 +288,8 @@ def _inputs(items: Any, first: Any, value: Callable[[Any], Any], name: str) -> d
     )
     array = np.asarray(first)
     if array.dtype == np.uint8 and array.ndim == 3 and {array.shape[0], array.shape[-1]} & {1, 3}:
-        return {"images": _Items(items, lambda item: _channels_last(np.asarray(value(item))))}
+        image = lambda item: _channels_last(np.asarray(value(item)))
+        return {"images": _Items(items, image, mixed=True)}
     if isinstance(items, list):
         return {"x": _Items(items, value)[np.arange(len(items))]}
     return {"x": _Items(items, value)}
@@ -297,7 +306,7 @@ def _files(paths: Sequence[Any], name: str) -> dict[str, Column]:
         ),
     )
     names = [str(path) for path in paths]
-    images, _, skipped = load_pictures(Pictures([Path(path) for path in paths]), names)
+    images, _, skipped = load_pictures(Pictures([Path(path) for path in paths], mixed=True), names)
     need(
         not skipped,
         lambda: (

@@ -189,8 +189,9 @@ class Pictures:
 
     Args:
         encodings: where the images are.
-        size: as in `decode`; without it all images of a batch need one size.
+        size: as in `decode`; without it all images of a batch need one size, unless `mixed`.
         rows: those that count, in this order; None for all.
+        mixed: a batch of several sizes is an array of objects, one array for each image.
     """
 
     def __init__(
@@ -198,6 +199,7 @@ class Pictures:
         encodings: Encodings,
         size: int | None = None,
         rows: NDArray[np.int64] | None = None,
+        mixed: bool = False,
     ) -> None:
         need(
             size is None or 1 <= size <= 4096,
@@ -206,15 +208,17 @@ class Pictures:
         self.encodings = encodings
         self.size = size
         self.rows = rows
+        self.mixed = mixed and size is None
 
     def __len__(self) -> int:
         return len(self.encodings) if self.rows is None else len(self.rows)
 
-    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.uint8]:
+    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[Any]:
         if len(rows) == 0:
             side = self.size or 0
             return np.zeros((0, side, side, 3), np.uint8)
-        return _stack([decode(self.encoded(int(row)), self.size) for row in rows])
+        images = [decode(self.encoded(int(row)), self.size) for row in rows]
+        return stacked(images) if self.mixed else _stack(images)
 
     def encoded(self, row: int) -> Encoded:
         return self.encodings[row if self.rows is None else int(self.rows[row])]
@@ -255,10 +259,12 @@ def load_pictures(
     if cache and check != "header":
         return _stack([one for one in good if isinstance(one, np.ndarray)]), rows, skipped
     chosen = rows if pictures.rows is None else pictures.rows[rows]
-    kept = Pictures(pictures.encodings, pictures.size, chosen if skipped else pictures.rows)
+    kept = Pictures(
+        pictures.encodings, pictures.size, chosen if skipped else pictures.rows, pictures.mixed
+    )
     if cache:
         return kept[np.arange(len(rows))], rows, skipped
-    if check == "decode" and pictures.size is None:
+    if check == "decode" and pictures.size is None and not pictures.mixed:
         one_size({tuple(shape) for shape in good if isinstance(shape, tuple)})
     return kept, rows, skipped
 
@@ -364,6 +370,19 @@ def _header(encoded: Encoded, size: int | None) -> tuple[int, ...]:
         if isinstance(error, ChiaroError):
             raise
         raise ChiaroError(f"the header cannot be read: {error}") from error
+
+
+def stacked(images: list[NDArray[np.uint8]]) -> NDArray[Any]:
+    """Return images as one array; as an array of objects where they are of several sizes.
+
+    Args:
+        images: (h, w, c) each, at least one.
+    """
+    if len({image.shape for image in images}) == 1:
+        return np.stack(images)
+    out = np.empty(len(images), dtype=object)
+    out[:] = images
+    return out
 
 
 def _stack(pictures: list[NDArray[np.uint8]]) -> NDArray[np.uint8]:

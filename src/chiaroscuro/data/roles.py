@@ -103,7 +103,7 @@ def assemble(
         encodings = (
             cells if isinstance(cells, RowGroups) else EncodedCells(_cells(cells), root, outside)
         )
-        pictures = Pictures(encodings, size)
+        pictures = Pictures(encodings, size, mixed=outside)
         if isinstance(cells, RowGroups) and not cache:
             made["images"], rows, skipped = _look_through(cells, pictures)
         else:

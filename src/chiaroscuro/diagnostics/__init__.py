@@ -6,11 +6,11 @@ from chiaroscuro.diagnostics.assembly.diagnosis import Diagnosis, diagnose
 from chiaroscuro.diagnostics.assembly.drifting import with_drift
 from chiaroscuro.diagnostics.assembly.evaluation import SUBJECTS, Evaluation, evaluate, glance
 from chiaroscuro.diagnostics.assembly.figures import draw
+from chiaroscuro.diagnostics.assembly.inputs import Inputs, Reading, read
 from chiaroscuro.diagnostics.assembly.measuring import Context
 from chiaroscuro.diagnostics.assembly.monitoring import monitor
 from chiaroscuro.diagnostics.assembly.page import page
 from chiaroscuro.diagnostics.assembly.probe import PROBES, logistic_probe, ridge_probe, sgd_probe
-from chiaroscuro.diagnostics.assembly.reading import Inputs, Reading, read
 from chiaroscuro.diagnostics.assembly.tables import table
 from chiaroscuro.diagnostics.geometry.anatomy import Anatomy, Contrast, anatomy
 from chiaroscuro.diagnostics.geometry.generator import Generator, generator

@@ -155,6 +155,7 @@ class Pairs:
         uint8."""
         column = self.data.columns.get("images")
         plain = column is not None and column[np.arange(0)].dtype == np.uint8
+        plain = plain and not getattr(column, "mixed", False)
         ready = {SECOND, NEGATIVES} & set(self.data.columns)
         plain = plain and not (ready or self.fresh or self.separate)
         return plain and self._policies() is not None
@@ -256,8 +257,9 @@ class Pairs:
         """Return a view of one side, by default that of the side's own number."""
         view = self.second if side else self.first
         x = _raw(self.data, batch, self.data.inputs, self.separate and side == 1, view, side)
-        if isinstance(view, SampleTransform) and isinstance(x, Tensor) and x.ndim == 4:
-            x = _as_pillow(x) if holds_files(self.data) else x
+        images = _is_mixed(x) or (isinstance(x, Tensor) and x.ndim == 4)
+        if isinstance(view, SampleTransform) and images and holds_files(self.data):
+            x = _as_pillow(x)
         if isinstance(view, LabelledContext):
             need(
                 "labels" in self.data.columns,
@@ -294,7 +296,10 @@ def plain(
     """
     texts = side == 1 and bool(set(data.inputs) & {"texts", "captions"})
     batch = data[indices]
-    x = _ready(data, _raw(data, batch, data.inputs, texts, None, side))
+    x = _raw(data, batch, data.inputs, texts, None, side)
+    if _is_mixed(x) and view is not None:
+        return _ready(data, view.plain([one.float() / 255 for one in x]))
+    x = _ready(data, x)
     if isinstance(view, TokenSplit):  # its sides take symbols or contexts, never whole sequences
         return view(x, batch["row"], view=side)[0]
     return x if view is None else view.plain(x)
@@ -314,6 +319,8 @@ def _raw(
         return _raw(data, {name: batch[SECOND]}, (name,), False, view)
     inputs = tuple(name for name in inputs if name != SECOND)
     if "images" in inputs and not texts:
+        if batch["images"].dtype == object:  # of several sizes
+            return [torch.from_numpy(np.array(x)).permute(2, 0, 1) for x in batch["images"]]
         images = torch.from_numpy(np.ascontiguousarray(batch["images"]))
         return images.permute(0, 3, 1, 2).contiguous()
     if isinstance(view, SampleTransform) and "texts" in inputs and (texts or len(inputs) == 1):
@@ -336,14 +343,27 @@ def _raw(
 _TEXTS = ("texts", "captions")
 
 
-def _as_pillow(x: Tensor) -> list[Any]:
+def _is_mixed(x: Any) -> bool:
+    """Return whether these are images of several sizes."""
+    return isinstance(x, list) and bool(x) and isinstance(x[0], Tensor)
+
+
+def _as_pillow(x: Any) -> list[Any]:
     from PIL import Image
 
-    return [Image.fromarray(image) for image in x.permute(0, 2, 3, 1).contiguous().numpy()]
+    return [Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()) for image in x]
 
 
 def _ready(data: Dataset, x: Any) -> Tensor:
     """Return floats for images, tokens for texts."""
+    if _is_mixed(x):
+        shapes = sorted({tuple(image.shape[1:]) for image in x})
+        raise InputError(
+            f"Images of one batch need one size; `{data.name}` has {len(shapes)} in one, from "
+            f"{shapes[0]} to {shapes[-1]}. Give a view that resizes, such as `SimCLR(size=64)`, "
+            "with an attribute `plain` that does so for embedding if it is a function of your own; "
+            "or resize them in the data set."
+        )
     if isinstance(x, list):
         return text_tokens(data, x)
     return x.float() / 255 if x.dtype == torch.uint8 else x

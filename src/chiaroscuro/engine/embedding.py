@@ -87,8 +87,9 @@ def embed(
             [radford2021clip, Sec. 3.1.4].
         views: that networks or a module were trained on: `ViewSettings`, a view, or two; those
             of its settings for a run; None leaves samples as they are.
-        encoder, second_encoder, projector, predictor, objective, view, second_view: objects that
-            the run was trained with and cannot make again by itself.
+        encoder, second_encoder, projector, predictor, view, second_view: objects that the run was
+            trained with and cannot make again by itself.
+        objective: the same; embeddings do not need it.
         passing: the device, precision, workers and ranks that compute it; a run takes an
             accelerator where there is one, a module stays where it is.
 
@@ -356,8 +357,7 @@ def _prompted(
 def _about(run: OpenRun, own: bool) -> dict[str, str]:
     """Return what a run was trained on, for evaluations; `own` data have their rows counted."""
     settings = run.settings
-    labels = "labels" in run.objective.takes
-    labels = labels or any(isinstance(view, LabelledContext) for view in run.views)
+    labels = run.sees_labels or any(isinstance(view, LabelledContext) for view in run.views)
     facts = {
         "trained_on.source": settings.data.source,
         "trained_on.part": settings.data.part,
@@ -395,12 +395,21 @@ def _thumbnails(data: Dataset) -> np.ndarray:
     out = []
     for start in range(0, len(data), BATCH):
         rows = np.arange(start, min(start + BATCH, len(data)))
-        x = torch.from_numpy(_as_rgb(data[rows]["images"])).permute(0, 3, 1, 2)
-        side = min(THUMBNAIL, max(x.shape[2:]))
-        if tuple(x.shape[2:]) != (side, side):
-            x = F.interpolate(x.float(), (side, side), mode="area").round_().to(torch.uint8)
-        out.append(x.permute(0, 2, 3, 1).numpy())
-    return np.concatenate(out)
+        images = data[rows]["images"]
+        if images.dtype == object:  # of several sizes
+            side = min(THUMBNAIL, max(max(image.shape[:2]) for image in images))
+            out += [_thumbnails_of(np.array(image)[None], side) for image in images]
+        else:
+            out.append(_thumbnails_of(images, min(THUMBNAIL, max(images.shape[1:3]))))
+    most = max(part.shape[1] for part in out)
+    return np.concatenate([_thumbnails_of(part, most) for part in out])
+
+
+def _thumbnails_of(images: np.ndarray, side: int) -> np.ndarray:
+    x = torch.from_numpy(_as_rgb(images)).permute(0, 3, 1, 2)
+    if tuple(x.shape[2:]) != (side, side):
+        x = F.interpolate(x.float(), (side, side), mode="area").round_().to(torch.uint8)
+    return x.permute(0, 2, 3, 1).numpy()
 
 
 def _as_rgb(images: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import torch
 
 from chiaroscuro.data.extras import bring
 from chiaroscuro.engine.embedding import embed
+from chiaroscuro.engine.ingredients import as_objective
 from chiaroscuro.engine.training import train
 from chiaroscuro.errors import InputError, need
 
@@ -28,7 +29,8 @@ def _preserved_random_state() -> Any:
 
 
 class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
-    """A contrastive embedding of arrays (n, d) or images (n, h, w, 3), without labels.
+    """A contrastive embedding of arrays (n, d) or images (n, h, w, 3), without labels or, by an
+    objective that takes them, with.
 
     Arrays are standardised and seen under noise by a small perceptron; images (uint8) under
     SimCLR's augmentations by a small residual network. `transform` gives the representation h.
@@ -77,11 +79,16 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> ContrastiveEmbedding:
-        """Train on X; y is not looked at, but kept for `score`."""
+        """Train on X; y is for `score`, and for an objective of labels such as `SupCon`."""
         x = self._checked(X, fitting=True)
         if y is not None:
             y = np.asarray(y)
             _validation.check_consistent_length(x, y)
+        supervised = "labels" in as_objective(self.objective).takes
+        need(
+            y is not None or not supervised,
+            lambda: f"`{self.objective}` takes labels: `fit(X, y)` needs `y`; received None.",
+        )
         draw = _validation.check_random_state(self.random_state)
         self.images_ = x.ndim == 4
         if not self.images_:
@@ -91,7 +98,7 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
         with _preserved_random_state():
             run = train(
                 self._settings(x, int(draw.randint(2**31 - 1))),
-                data=self._batch(x),
+                data=self._batch(x) | ({"labels": _numbered(y)} if supervised else {}),
                 objective=copy.deepcopy(self.objective),
                 view=_view(x) if self.view is None else self.view,
                 encoder=self._encoder(x) if self.encoder is None else copy.deepcopy(self.encoder),
@@ -174,6 +181,11 @@ class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
             "optimiser": {"name": "adamw", "lr": float(self.lr)},
             "schedule": {"warmup": 0.0},
         }
+
+
+def _numbered(y: np.ndarray) -> np.ndarray:
+    """Return classes of any kind as whole numbers from 0."""
+    return np.unique(y, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 def _view(x: np.ndarray) -> str:

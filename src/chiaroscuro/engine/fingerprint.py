@@ -110,6 +110,10 @@ def _add_all(digest: Any, data: Dataset, name: str) -> None:
 
 
 def _add(digest: Any, values: np.ndarray) -> None:
+    if values.dtype == object and len(values) and isinstance(values[0], np.ndarray):
+        for image in values:  # of several sizes
+            _add(digest, image)
+        return
     if values.dtype.kind in "OU":
         digest.update("\0".join(map(repr, values.tolist())).encode())
         return

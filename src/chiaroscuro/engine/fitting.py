@@ -24,6 +24,7 @@ from chiaroscuro.artifacts.files import make_folder, writing
 from chiaroscuro.artifacts.run import require_free
 from chiaroscuro.data import Dataset
 from chiaroscuro.engine.crops import Crops
+from chiaroscuro.engine.descriptions import import_path, require_same
 from chiaroscuro.engine.distributed import (
     aboard,
     agree_on_step,
@@ -40,10 +41,11 @@ from chiaroscuro.engine.distributed import (
 )
 from chiaroscuro.engine.fingerprint import Fingerprint
 from chiaroscuro.engine.ingredients import (
+    AnyLoss,
     Ingredients,
     as_objective,
     described,
-    import_path,
+    text_of,
     written,
 )
 from chiaroscuro.engine.loggers import Logger
@@ -52,7 +54,12 @@ from chiaroscuro.engine.opening import INITIAL, OpenRun, save_initial
 from chiaroscuro.engine.optimisers import Optimiser
 from chiaroscuro.engine.options import FitOptions
 from chiaroscuro.engine.progress import Progress
-from chiaroscuro.engine.settings import OptimiserSettings, ScheduleSettings, Settings
+from chiaroscuro.engine.settings import (
+    OptimiserSettings,
+    ScheduleSettings,
+    Settings,
+    is_placeholder,
+)
 from chiaroscuro.engine.state import (
     Diverged,
     State,
@@ -91,7 +98,10 @@ its mean loss."""
 
 
 class StopTraining(Exception):  # noqa: N818 - nothing went wrong
-    """Raised by a callback, ends the training: the one exception of theirs that does."""
+    """Raised by a callback, ends the training after this epoch; `fit` then returns as at its end.
+
+    The state is saved, the epoch recorded with the message under `stopped`, and `resume` goes on.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +158,7 @@ Callback = Callable[[Moment], Mapping[str, float] | None]
 
 It may look at everything and change nothing: torch's random states are put back after it. Whatever
 it raises is said once and recorded, and training goes on without its numbers; only `StopTraining`
-ends it.
+ends it, after the epoch.
 """
 
 
@@ -356,16 +366,19 @@ def _loop(
         for entry in training.origin.records:
             record({"step": state.step, **entry}, True)
 
-        def end_epoch() -> None:
+        def end_epoch() -> bool:
+            """Record an epoch; return whether a callback stops the training."""
             state.gather()
-            record(on_every_rank(lambda: _epoch_end(training, state, run, shown)), True)
+            entry = on_every_rank(lambda: _epoch_end(training, state, run, shown))
+            record(entry, True)
             state.losses = (0.0, 0)
+            return bool(training.monitors) and on_any_rank("stopped" in entry)
 
         # saved at the end of an epoch, before it was recorded
         if state.losses[1] and state.step % per_epoch == 0:
             with shown.paused():
-                if on_any_rank(is_first() and not _recorded(history, state.step)):
-                    end_epoch()
+                if on_any_rank(is_first() and not _recorded(history, state.step)) and end_epoch():
+                    return history
             state.losses = (0.0, 0)
         batches = _Agreed(stream, training.stop, steps - state.step)
         read_always = device.type == "cpu" and world_size() == 1  # elsewhere somebody would wait
@@ -412,8 +425,10 @@ def _loop(
                     record({"step": state.step, "loss": loss, "lr": lr}, False)
                 if due and run is not None:  # first: whatever a monitor does, this is kept
                     save(state, run, saving.keep)
-                if ended:
-                    end_epoch()
+                if ended and end_epoch():
+                    if run is not None and not due:
+                        save(state, run, saving.keep)
+                    break
     return history
 
 
@@ -572,18 +587,21 @@ def _epoch_end(
         origin=training.origin.run,
     )
     measures: dict[str, float] = {}
-    failed: dict[str, str] = {}
+    said: dict[str, str] = {}
     device = device_of(training.options.device)
     with preserved_random_state(device), torch.no_grad(), evaluating(state.best):
         for monitor in training.monitors:
             try:
                 measures |= monitor(moment) or {}
-            except StopTraining:
-                raise
+            except StopTraining as error:
+                said["stopped"] = str(error) or import_path(monitor)
+                shown.say(
+                    f"A callback stops the training after step {state.step}: {said['stopped']}"
+                )
             except Exception as error:  # noqa: BLE001 - whatever it is, it is said and recorded
                 if id(monitor) not in training.failed:
                     training.failed.add(id(monitor))
-                    failed["failed_monitor"] = _reason(error)  # for those who look later
+                    said["failed_monitor"] = _reason(error)  # for those who look later
                     shown.say(f"A monitor cannot measure, and training goes on: {_reason(error)}")
     speed: dict[str, float] = {}
     if state.step > shown.start:
@@ -592,7 +610,7 @@ def _epoch_end(
     else:  # another process took its steps
         shown.say(f"epoch {epoch + 1} was saved and is recorded now, loss {mean:.4f}")
     known = {"step": state.step, "epoch": epoch + 1, "mean_loss": mean}
-    return {**known, **measures, **failed, **speed}
+    return {**known, **measures, **said, **speed}
 
 
 def _recorded(history: Sequence[Mapping[str, Any]], step: int) -> bool:
@@ -739,15 +757,36 @@ def _opened(
     run = _open_folder(out, settings.table(), resume)
     if origin.prepare is not None:
         return run, origin.prepare(run)
-    modules = _modules(state.networks)
-    known = described(modules, settings, None, [d for d in [state.networks.d] if d])
+    objects = _objects(plan, state)
+    known = described(objects, settings, None, [d for d in [state.networks.d] if d])
+    if resume:
+        _require_same_texts(run, settings)
+        origin.notes.extend(require_same(str(run.folder), run.objects(), known))
     return run, lambda: remember(run, state.networks, known)
 
 
-def _modules(networks: Networks) -> Ingredients:
-    """Return the parts of networks by the names that a run asks for."""
-    projector = networks.projectors[0]
+def _require_same_texts(run: Run, settings: Settings) -> None:
+    """Refuse an objective, views or networks of another notation than those a run began with."""
+    then = Settings.of(run.settings())
+    for name in ("objective", "view", "second_view", "encoder", "projector", "predictor"):
+        was, now = text_of(then, name), text_of(settings, name)
+        need(
+            was == now or (is_placeholder(was) and is_placeholder(now)),
+            lambda name=name, was=was, now=now: (
+                f"Resuming `{run.folder}` needs the {name} it began with, `{was}`; received "
+                f"`{now}`."
+            ),
+        )
+
+
+def _objects(plan: _Plan, state: State) -> Ingredients:
+    """Return what is trained with, by the names that a run asks for."""
+    networks, objective = state.networks, state.objective
+    projector, pairs = networks.projectors[0], getattr(plan.batches, "pairs", None)
     return Ingredients(
+        objective=objective.function if isinstance(objective, AnyLoss) else objective,
+        view=getattr(pairs, "first", None),
+        second_view=getattr(pairs, "second", None),
         encoder=networks.encoders[0],
         second_encoder=networks.encoders[1] if len(networks.encoders) > 1 else None,
         projector=None if isinstance(projector, nn.Identity) else projector,
@@ -784,7 +823,7 @@ def _settings_of(plan: _Plan, options: FitOptions, state: State) -> Settings:
     encoders, projector = list(networks.encoders), networks.projectors[0]
     table = Settings().table()
     table |= {
-        "objective": written("objective", state.objective),
+        "objective": written("objective", _objects(plan, state).objective),
         "epochs": plan.epochs,
         "batch": max(2, batches.batch),
         **{name: getattr(options, name) for name in _SHARED if name in table},

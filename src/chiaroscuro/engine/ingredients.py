@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +20,8 @@ from torch import Tensor, nn
 
 from chiaroscuro.data import SECOND, Dataset, open_data
 from chiaroscuro.engine.batches import ViewPair, as_view, with_tokenizer
-from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
+from chiaroscuro.engine.descriptions import describe, import_path
+from chiaroscuro.engine.fingerprint import Fingerprint
 from chiaroscuro.engine.networks import (
     Modules,
     Networks,
@@ -52,8 +52,8 @@ __all__ = [
     "Ingredients",
     "as_objective",
     "described",
-    "import_path",
-    "require_fit",
+    "require_given",
+    "text_of",
     "written",
 ]
 
@@ -120,7 +120,7 @@ class Ingredients:
             name: value
             for name, value in self.given().items()
             if not isinstance(value, str)
-            and (name in _HELD or is_placeholder(_text(settings, name)))
+            and (name in _HELD or is_placeholder(text_of(settings, name)))
         }
         made = Ingredients(**kept)
         vars(made)["table"] = self.table  # read already
@@ -198,13 +198,42 @@ _HELD = (*_MODULES, "objective", "data")
 the rows that are read already, are theirs."""
 
 
+def require_given(run: str, settings: Settings, given: Ingredients) -> None:
+    """Refuse to go on with a run without the objects that it was trained with.
+
+    Args:
+        run: its folder.
+        settings: in the folder.
+        given: the objects at hand.
+    """
+    texts = {name: text_of(settings, name) for name in PLACES}
+    lacking = [n for n, text in texts.items() if is_placeholder(text) and n not in given.given()]
+    need(
+        not lacking,
+        lambda: (
+            f"Resuming `{run}` needs the {len(lacking)} objects again that it was trained with and "
+            "that have no notation: "
+            + ", ".join(f"{name}=`{texts[name][1:-1]}`" for name in lacking)
+            + ". Give them by name: `train(..., "
+            + ", ".join(f"{name}=..." for name in lacking)
+            + ", resume=True)`."
+        ),
+    )
+
+
 def _of_two_kinds(data: Dataset, table: Mapping[str, Any]) -> bool:
     """Return whether a network each takes the images and the texts of the data."""
     two = bool(table["network"]["second_encoder"]) and "images" in data.inputs
     return two and bool({"texts", "captions"} & set(data.inputs))
 
 
-def _text(settings: Settings, name: str) -> str:
+def text_of(settings: Settings, name: str) -> str:
+    """Return the text that settings have for an ingredient.
+
+    Args:
+        settings: of a run.
+        name: one of those of `Ingredients`.
+    """
     part, key = PLACES[name]
     return getattr(getattr(settings, part) if part else settings, key)
 
@@ -258,19 +287,6 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "second_view": lambda text, like: parse_view(text),
     "optimiser": _no_notation,
 }
-
-
-def import_path(value: Any) -> str:
-    """Return where an object comes from: of a function its own name, else that of its class.
-
-    Example:
-        >>> import_path(nn.Linear(1, 1)), import_path(nn.functional.relu)
-        ('torch.nn.modules.linear.Linear', 'torch.nn.functional.relu')
-    """
-    named = (
-        value if hasattr(value, "__qualname__") and hasattr(value, "__module__") else type(value)
-    )
-    return f"{named.__module__}.{named.__qualname__}".replace("<", "").replace(">", "")
 
 
 # ---- objectives ----
@@ -394,65 +410,17 @@ def described(
     descriptions: dict[str, Any] = {}
     sizes = dict(zip(_MODULES, dimensions, strict=False))
     for name, value in ingredients.given().items():
-        if isinstance(value, str) or not is_placeholder(_text(settings, name)):
+        if isinstance(value, str) or not is_placeholder(text_of(settings, name)):
             continue
-        descriptions[name] = {"path": import_path(value)}
-        if name == "data" and fingerprint is not None:
-            descriptions[name] |= {"rows": fingerprint.rows, "sha256": fingerprint.sampled}
-        elif isinstance(value, nn.Module):
-            descriptions[name] |= _shapes(value.state_dict())
+        if name == "data":
+            descriptions[name] = {"path": import_path(value)}
+            if fingerprint is not None:
+                known = {"rows": fingerprint.rows, "sha256": fingerprint.sampled}
+                descriptions[name] |= known
+        else:
+            descriptions[name] = describe(value)
+        if name == "objective":
+            descriptions[name]["takes"] = sorted(as_objective(value).takes)
         if sizes.get(name) is not None:
             descriptions[name]["d"] = sizes[name]
     return descriptions
-
-
-def _shapes(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the number of tensors and of their elements, and a digest of names and shapes."""
-    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
-    listed = "\n".join(f"{name} {tuple(tensors[name].shape)}" for name in sorted(tensors))
-    return {
-        "tensors": len(tensors),
-        "parameters": sum(value.numel() for value in tensors.values()),
-        "sha256": hashlib.sha256(listed.encode()).hexdigest(),
-    }
-
-
-def require_fit(where: str, name: str, value: Any, known: Mapping[str, Any]) -> None:
-    """Refuse an object that is not like the one a run was trained with, with numbers.
-
-    Args:
-        where: the run, for people.
-        name: of the ingredient.
-        value: the object that is given now; data as a `Dataset`.
-        known: what the run remembers of it.
-    """
-    start = f"`{where}` was trained with {name}=`{known.get('path')}`"
-    if name == "data":
-        now: Any = fingerprint(value)
-        then = Fingerprint(int(known.get("rows", 0)), str(known.get("sha256")))
-        need(
-            now.rows == then.rows,
-            lambda: f"{start} of {then.rows} rows; received {now.rows}.",
-        )
-        need(
-            now.sampled == then.sha256,
-            lambda: (
-                f"{start} of {then.rows} rows; those received have other ids, labels or contents "
-                f"(sha256 {then.sha256[:8]}, now {now.sampled[:8]})."
-            ),
-        )
-        return
-    if "tensors" in known:
-        now = _shapes(value.state_dict()) if isinstance(value, nn.Module) else {}
-        if now.get("sha256") != known.get("sha256"):
-            raise InputError(
-                f"{start}, {known['parameters']:,} numbers in {known['tensors']} tensors; received "
-                f"`{import_path(value)}` with {now.get('parameters', 0):,} in "
-                f"{now.get('tensors', 0)}, of other names or shapes."
-            )
-        return
-    last = lambda path: str(path).rpartition(".")[2]
-    need(
-        last(import_path(value)) == last(known.get("path")),
-        lambda: f"{start}; received `{import_path(value)}`.",
-    )

@@ -17,7 +17,8 @@ from torch import Tensor
 from chiaroscuro.artifacts import History, Run, checkpoints
 from chiaroscuro.data import Dataset, Scaling
 from chiaroscuro.engine.batches import ViewPair, training_part, with_tokenizer
-from chiaroscuro.engine.ingredients import PLACES, Ingredients, require_fit
+from chiaroscuro.engine.descriptions import require_fit
+from chiaroscuro.engine.ingredients import PLACES, Ingredients
 from chiaroscuro.engine.networks import Networks
 from chiaroscuro.engine.settings import Settings, is_placeholder
 from chiaroscuro.errors import ChiaroError, InputError, need
@@ -130,6 +131,14 @@ class OpenRun:
             with as_trained(self.run.folder, self._newest.checkpoint.step):
                 made.load_state_dict(self._saved["objective"])
         return made
+
+    @property
+    def sees_labels(self) -> bool:
+        """Whether the objective is given labels; the objective itself is not needed to know."""
+        known = self._descriptions.get("objective", {})
+        if self.ingredients.objective is None and "takes" in known:
+            return "labels" in known["takes"]
+        return "labels" in self.objective.takes
 
     @property
     def contrast(self) -> Any:

@@ -15,10 +15,11 @@ from chiaroscuro.artifacts import Run, environment
 from chiaroscuro.data import SECOND, Dataset
 from chiaroscuro.engine.batches import training_part
 from chiaroscuro.engine.continuing import Changes, changes
+from chiaroscuro.engine.descriptions import require_same
 from chiaroscuro.engine.distributed import joined_ranks, on_every_rank, opened_by_ranks
 from chiaroscuro.engine.fingerprint import Fingerprint, fingerprint
 from chiaroscuro.engine.fitting import Callback, Origin, fit, remember
-from chiaroscuro.engine.ingredients import PLACES, Ingredients, described
+from chiaroscuro.engine.ingredients import PLACES, Ingredients, described, require_given
 from chiaroscuro.engine.loggers import Logger
 from chiaroscuro.engine.networks import Networks, require_vocabulary
 from chiaroscuro.engine.opening import OpenRun, as_kept, initial_weights
@@ -228,12 +229,17 @@ class _Resolved:
     """Weights before the first step, where modules were given."""
     known: dict[str, Any]
     """Of objects that have no notation."""
+    notes: list[str]
+    """What of them could not be compared with those that the run began with."""
 
 
 def _resolve(asked: Settings, given: Ingredients, resumed: str | os.PathLike | None) -> _Resolved:
     """Resolve texts to objects, and objects to texts where they have one."""
+    if resumed is not None and (Path(resumed) / "settings.toml").exists():
+        require_given(str(resumed), Settings.of(Run(Path(resumed)).settings()), given)
     settings = given.written_into(asked)
     objects = given.of(settings)
+    _require_an_encoder_each(settings, objects)
     views = objects.views(settings)
     run = None if resumed is None else Run(Path(resumed))
     read = as_kept(settings, run)
@@ -248,9 +254,9 @@ def _resolve(asked: Settings, given: Ingredients, resumed: str | os.PathLike | N
         _require_one_kind(settings, rows, samples)
         dimensions = objects.dimensions(samples)
     digest = fingerprint(rows)
-    known = described(objects, settings, digest, dimensions)
+    known, notes = described(objects, settings, digest, dimensions), []
     if resumed is not None:
-        _same_objects(Path(resumed), known)
+        notes = require_same(str(resumed), Run(Path(resumed)).objects(), known)
     networks = objects.build(settings, dimensions)
     require_vocabulary(networks, data)
     initial = None
@@ -261,7 +267,7 @@ def _resolve(asked: Settings, given: Ingredients, resumed: str | os.PathLike | N
         initial = {name: t.detach().clone() for name, t in networks.state_dict().items()}
     opened = OpenRun(settings, objects, initial=initial, known=known)
     vars(opened).update(data=data, training_data=rows, views=views)  # loaded already
-    return _Resolved(settings, objects, opened, batches, networks, digest, initial, known)
+    return _Resolved(settings, objects, opened, batches, networks, digest, initial, known, notes)
 
 
 def _samples(batches: Steps, rows: Any, given: Ingredients) -> tuple[Tensor, Tensor]:
@@ -275,6 +281,23 @@ def _samples(batches: Steps, rows: Any, given: Ingredients) -> tuple[Tensor, Ten
             f"{error} The settings' view does not suit these data: give `view=`, a function of one "
             'sample, or a text such as `view="Jitter(noise=0.1)"`.'
         ) from None
+
+
+def _require_an_encoder_each(settings: Settings, objects: Ingredients) -> None:
+    """Refuse images with texts that one encoder is to learn from: it would never see the texts."""
+    table = objects.table
+    if table is None or isinstance(objects.data, Dataset):
+        return
+    words = {"texts", "captions"} & set(table.inputs)
+    need(
+        not ("images" in table.inputs and words) or bool(settings.network.second_encoder.strip()),
+        lambda: (
+            f"`data=` holds {len(table)} images with texts, and one encoder would leave the texts "
+            "out. Give one for them, such as "
+            '`second_encoder="SequenceTransformer(n_tokens=258, length=96, padding=0)"`, or the '
+            "images alone."
+        ),
+    )
 
 
 def _require_one_kind(settings: Settings, data: Dataset, samples: tuple[Tensor, Tensor]) -> None:
@@ -299,7 +322,7 @@ def _prepare(made: _Resolved, origin: Origin, run: Run, resume: bool) -> Callabl
     settings, data = made.settings, made.opened.data
     changed = on_every_rank(lambda: changes(run, settings)) if resume else Changes()
     origin.records.extend(changed.records)
-    origin.notes.extend([*(_other_machine(run) if resume else []), *changed.notes])
+    origin.notes.extend([*(_other_machine(run) if resume else []), *changed.notes, *made.notes])
     skipped = [{"path": one.path, "reason": one.reason} for one in data.skipped]
     if made.objects.table is not None:
         origin.notes.append(f"`data=` is taken for {made.objects.table!r}.")
@@ -322,24 +345,6 @@ def _prepare(made: _Resolved, origin: Origin, run: Run, resume: bool) -> Callabl
             run.write_scaling(data.scaling.table())
 
     return write
-
-
-def _same_objects(folder: Path, now: Mapping[str, Any]) -> None:
-    """Refuse objects that are not like those a run began with."""
-    then = Run(folder).objects()
-    short = lambda value: value[:8] if isinstance(value, str) and len(value) == 64 else value
-    for name in then.keys() & now.keys():
-        apart = [
-            f"{key} {short(then[name].get(key))} then and {short(now[name].get(key))} now"
-            for key in sorted(then[name].keys() | now[name].keys())
-            if then[name].get(key) != now[name].get(key)
-        ]
-        need(
-            not apart,
-            lambda name=name, apart=apart: (
-                f"Resuming `{folder}` needs the {name} it began with; {', '.join(apart)}."
-            ),
-        )
 
 
 def _notes(settings: Settings) -> list[str]:

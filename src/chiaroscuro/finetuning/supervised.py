@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from chiaroscuro.data import Dataset, Order
-from chiaroscuro.engine import Pairs, device_of, plain
+from chiaroscuro.engine import FitOptions, Networks, Pairs, fit, plain
 from chiaroscuro.finetuning.layers import freeze_but_last, rate_groups
 
 __all__ = ["Classifier", "Rows", "Supervised", "accuracy", "fit_labels"]
@@ -42,11 +42,18 @@ class Classifier(nn.Module):
     def __init__(self, encoder: nn.Module, d: int, n_classes: int):
         super().__init__()
         self.encoder, self.head = encoder, nn.Linear(d, n_classes)
+        self.frozen: tuple[nn.Module, ...] = ()
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.encoder(x))
+
+    def train(self, mode: bool = True) -> Classifier:
+        super().train(mode)
+        for module in self.frozen:  # what does not learn keeps the statistics that it learnt with
+            module.eval()
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +97,8 @@ class Supervised:
 
 def fit_labels(
     model: Classifier, rows: Rows, view: Any, how: Supervised, seed: int, device: str = "auto"
-) -> float:
-    """Train a classifier in place, and return the mean loss of the last tenth of its steps.
+) -> None:
+    """Train a classifier in place: scores and targets are the two sides of a pair.
 
     Args:
         model: encoder and head.
@@ -101,37 +108,26 @@ def fit_labels(
         seed: of order, views and dropout.
         device: where.
     """
-    place = device_of(device)
-    model.to(place)
-    frozen = freeze_but_last(model.encoder, how.layers)
+    model.frozen = tuple(freeze_but_last(model.encoder, how.layers))
     groups = rate_groups(model.encoder, model.head, how.lr, how.layer_decay, how.weight_decay)
-    optimiser = torch.optim.AdamW(groups)
-    rates = [group["lr"] for group in optimiser.param_groups]
     batch = min(how.batch, len(rows.at))
     order, pairs = Order(len(rows.at), batch, seed), Pairs(rows.data, view, view, seed=seed)
-    losses: list[float] = []
-    model.train()
-    for module in frozen:  # what does not learn keeps the statistics that it learnt with
-        module.eval()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        for step in range(how.steps):
-            epoch, number = divmod(step, len(order))
-            some = order.indices(epoch, number)
-            factor = _factor(step, how.steps)
-            for group, rate in zip(optimiser.param_groups, rates, strict=True):
-                group["lr"] = rate * factor
-            x = pairs.side(rows.at[some], epoch).to(place)
-            y = torch.from_numpy(rows.y[some]).to(place)
-            loss = F.cross_entropy(model(x), y, label_smoothing=how.smoothing)
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimiser.step()
-            losses.append(float(loss.detach()))
-    model.eval()
-    last = losses[-max(1, how.steps // 10) :]
-    return sum(last) / len(last)
+    targets = torch.eye(model.head.out_features)
+
+    def pair(step: int) -> tuple[Tensor, Tensor]:
+        epoch, number = divmod(step, len(order))
+        some = order.indices(epoch, number)
+        return pairs.side(rows.at[some], epoch), targets[rows.y[some]]
+
+    fit(
+        Networks([model, nn.Identity()]),
+        lambda scores, target: F.cross_entropy(scores, target, label_smoothing=how.smoothing),
+        map(pair, range(how.steps)),
+        torch.optim.AdamW(groups),
+        lambda step: _factor(step, how.steps),
+        steps_per_epoch=how.steps,
+        options=FitOptions(seed=seed, device=device, clip=1.0),
+    )
 
 
 def _factor(step: int, steps: int) -> float:

@@ -5,7 +5,7 @@
 
 from chiaroscuro.report.document import document
 from chiaroscuro.report.page import page, report
-from chiaroscuro.report.reading import Subject, diagnosis_of, subjects
 from chiaroscuro.report.server import view
+from chiaroscuro.report.subject import Subject, diagnosis_of, subjects
 
 __all__ = ["Subject", "diagnosis_of", "document", "page", "report", "subjects", "view"]

@@ -16,7 +16,7 @@ from chiaroscuro.report import numbers, points
 from chiaroscuro.report.axes import unit_rows
 from chiaroscuro.report.packing import data_url, quoted, short
 from chiaroscuro.report.points import VisibleRows, shown
-from chiaroscuro.report.reading import Lab, Subject
+from chiaroscuro.report.subject import Lab, Subject
 
 __all__ = ["FORMAT", "document", "history_of", "is_number"]
 

@@ -19,7 +19,7 @@ from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.report.document import history_of, is_number
 from chiaroscuro.report.packing import readable, short
-from chiaroscuro.report.reading import find_runs
+from chiaroscuro.report.subject import find_runs
 from chiaroscuro.report.tail import Tails
 
 __all__ = ["Listing", "Snapshot"]

@@ -19,7 +19,7 @@ from chiaroscuro.report.axes import MAPS
 from chiaroscuro.report.document import document
 from chiaroscuro.report.packing import readable
 from chiaroscuro.report.points import POINTS
-from chiaroscuro.report.reading import subjects
+from chiaroscuro.report.subject import subjects
 
 __all__ = ["page", "policy", "report", "script"]
 

@@ -20,7 +20,7 @@ from chiaroscuro.report.axes import (
     unit_rows,
 )
 from chiaroscuro.report.packing import blob, coordinates, sheets, stratified
-from chiaroscuro.report.reading import Frame, Subject
+from chiaroscuro.report.subject import Frame, Subject
 from chiaroscuro.report.tsne import tsne
 
 __all__ = [

@@ -23,7 +23,7 @@ from chiaroscuro.report.listing import Listing, Snapshot
 from chiaroscuro.report.packing import readable
 from chiaroscuro.report.page import page
 from chiaroscuro.report.points import POINTS
-from chiaroscuro.report.reading import subjects
+from chiaroscuro.report.subject import subjects
 
 __all__ = ["app", "view"]
 

@@ -7,26 +7,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from chiaroscuro.artifacts import Run
 from chiaroscuro.diagnostics import Labelled, glance, ridge_probe
 from chiaroscuro.engine import Moment, StopTraining, held_out, open_training_data, train
 from chiaroscuro.errors import ChiaroError, need
 from chiaroscuro.tuning.search import Search
 
-__all__ = ["Stopped", "check_data", "clear", "folder_of", "online", "run_trial"]
+__all__ = ["check_data", "clear", "folder_of", "online", "run_trial"]
 
 ROWS = 1000
 """Of the part held out that are asked about, and twice as many to learn from."""
 
+WORSE = "not among the best so far"
+"""Why a trial is stopped."""
+
 Report = Callable[[int, float], bool]
 """`report(epoch, value)`: whether the trial goes on."""
-
-
-class Stopped(StopTraining):
-    """The trial is not among the best so far and ends here."""
-
-
-class _Unmeasured(StopTraining):
-    """The trial has no accuracy."""
 
 
 def online(train: tuple[Any, Any], test: tuple[Any, Any]) -> dict[str, float]:
@@ -85,24 +81,30 @@ def run_trial(search: Search, number: int, out: Path, report: Report) -> str:
     settings = search.settings(number)
     look = held_out(online, rows=ROWS)
 
+    verdict, unmeasured = "complete", ""
+    folder = folder_of(out, number)
+    if folder.is_dir() and any(r.get("stopped") == WORSE for r in Run(folder).history().records):
+        return "stopped"  # and killed before this was known
+
     def callback(moment: Moment) -> Mapping[str, float]:
+        nonlocal verdict, unmeasured
         try:
             measured = look(moment) or {}
+            if search.measure not in measured:
+                unmeasured = f"Its data give no `{search.measure}`."
         except ChiaroError as error:
-            raise _Unmeasured(str(error)) from error
-        if search.measure not in measured:
-            raise _Unmeasured(f"Its data give no `{search.measure}`.")
+            unmeasured = str(error)
+        if unmeasured:
+            raise StopTraining(unmeasured)
         if not report(moment.epoch + 1, measured[search.measure]):
-            raise Stopped
+            verdict = "stopped"
+            raise StopTraining(WORSE)
         return measured
 
-    try:
-        train(settings, folder_of(out, number), [callback], resume=True)
-    except Stopped:
-        return "stopped"
-    except _Unmeasured as error:
-        raise ChiaroError(f"Epoch by epoch it cannot be judged: {error}") from None
-    return "complete"
+    train(settings, folder, [callback], resume=True)
+    if unmeasured:
+        raise ChiaroError(f"Epoch by epoch it cannot be judged: {unmeasured}")
+    return verdict
 
 
 def clear(out: Path, number: int) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.artifacts.pieces import blocks
 from chiaroscuro.diagnostics.advice import SEVERITIES, Facts, Finding, checks, findings
+from chiaroscuro.diagnostics.assembly.inputs import ROWS, Inputs, Reading, read
 from chiaroscuro.diagnostics.assembly.lists import list_of, scanned
 from chiaroscuro.diagnostics.assembly.measuring import (
     LEAST,
@@ -20,7 +21,6 @@ from chiaroscuro.diagnostics.assembly.measuring import (
     Measured,
     measure,
 )
-from chiaroscuro.diagnostics.assembly.reading import ROWS, Inputs, Reading, read
 from chiaroscuro.diagnostics.assembly.verdict import state_of, verdict
 from chiaroscuro.display import html_table
 from chiaroscuro.errors import InputError, need

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.diagnostics.assembly.diagnosis import Diagnosis
-from chiaroscuro.diagnostics.assembly.reading import Inputs, Reading, read
+from chiaroscuro.diagnostics.assembly.inputs import Inputs, Reading, read
 from chiaroscuro.measures import drift
 
 __all__ = ["with_drift"]

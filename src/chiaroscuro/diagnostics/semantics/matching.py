@@ -14,7 +14,7 @@ from chiaroscuro.diagnostics.rows import labels_of, rows_of
 from chiaroscuro.errors import need
 from chiaroscuro.numerics import unit
 
-__all__ = ["Found", "first_places", "retrieval", "zero_shot_accuracy"]
+__all__ = ["Places", "first_places", "retrieval", "zero_shot_accuracy"]
 
 PLACES = (1, 5, 10)
 TIE = 1e-6
@@ -22,7 +22,7 @@ TIE = 1e-6
 QUERIES, CANDIDATES = 1024, 4096
 
 
-class Found(NamedTuple):
+class Places(NamedTuple):
     """Where the first relevant candidate of each query stands, ties and all."""
 
     before: Tensor
@@ -116,7 +116,7 @@ def retrieval(images: Any, texts: Any, owner: Any = None) -> dict[str, Any]:
     }
 
 
-def first_places(queries: Tensor, candidates: Tensor, of: Tensor, owned: Tensor) -> Found:
+def first_places(queries: Tensor, candidates: Tensor, of: Tensor, owned: Tensor) -> Places:
     """Count, tile by tile, what stands before each query's nearest relevant candidate.
 
     Args:
@@ -142,7 +142,7 @@ def first_places(queries: Tensor, candidates: Tensor, of: Tensor, owned: Tensor)
                 before[a] += (~own & (gap > TIE)).sum(dim=1)
                 level[a] += (~own & tied).sum(dim=1)
                 relevant[a] += (own & tied).sum(dim=1)
-    return Found(before, level, relevant)
+    return Places(before, level, relevant)
 
 
 def zero_shot_accuracy(z: Any, prompts: Any, labels: Any) -> dict[str, float]:
@@ -183,7 +183,7 @@ def zero_shot_accuracy(z: Any, prompts: Any, labels: Any) -> dict[str, float]:
     return {"zero_shot": float(hits.mean()), "zero_shot_balanced": float(np.mean(classes))}
 
 
-def _summary(found: Found, counts: Tensor, n_candidates: int) -> dict[str, Any]:
+def _summary(found: Places, counts: Tensor, n_candidates: int) -> dict[str, Any]:
     recalls = {f"recall_{k}": float(found.recall(k).mean()) for k in PLACES}
     median = float(np.median(found.rank().numpy()))
     return {**recalls, "median_rank": median, "chance": _chance(counts, n_candidates)}

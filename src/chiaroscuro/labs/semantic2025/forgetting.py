@@ -44,6 +44,7 @@ import torch
 import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Stated, at_once, style
 from chiaroscuro.labs.semantic2025._modular import Learner, contrasted, within
+from chiaroscuro.labs.trained import linear
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
@@ -113,7 +114,6 @@ def grid(settings: Settings) -> list[tuple[float, float, int]]:
 
 
 # ---- the experiments ----
-# loops of their own: what the decay of the optimiser does to weights is the subject here
 
 
 def symbols(settings: Settings) -> list[dict[str, Any]]:
@@ -140,7 +140,10 @@ def decayed(parameters: list[torch.Tensor], settings: Settings, forget: float) -
 
 
 def twins(settings: Settings, forget: float, start: float, seed: int) -> dict[str, Any]:
-    """Symbols in pairs of one law; rows and contexts free, the population loss of eq. (2)."""
+    """Symbols in pairs of one law; rows and contexts free, the population loss of eq. (2).
+
+    A loop of its own: the expected loss over all symbols and contexts has no pairs to draw.
+    """
     draw = torch.Generator().manual_seed(seed)
     pairs, contexts, d = 12, 40, 8
     law = torch.softmax(1.5 * torch.randn(pairs, contexts, generator=draw), dim=1)
@@ -168,19 +171,24 @@ def views(n: int, d: int, r: int, draw: torch.Generator) -> tuple[torch.Tensor, 
     return torch.cat([x + noise(), pad], dim=1), torch.cat([x + noise(), pad], dim=1)
 
 
+def fitted(W: Any, objective: Any, pair: Any, settings: Settings, forget: float) -> torch.Tensor:
+    """W after its steps on pairs of views, by the decay that forgets so much."""
+    layer, steps = linear(W), settings.steps[1]
+    cs.engine.fit(
+        layer, objective, (pair() for _ in range(steps)), decayed([layer.weight], settings, forget),
+        steps_per_epoch=steps, options=cs.engine.FitOptions(device="cpu"),
+    )  # fmt: skip
+    return layer.weight.detach()
+
+
 def projector(settings: Settings, forget: float, start: float, seed: int) -> dict[str, Any]:
     """A linear W on data that fill r of its d inputs: the rest is its start."""
     draw = torch.Generator().manual_seed(seed)
     d, r, out = 16, 4, 12
-    W = (start * torch.randn(out, d, generator=draw) / d**0.5).requires_grad_()
-    adam = decayed([W], settings, forget)
+    W = start * torch.randn(out, d, generator=draw) / d**0.5
     objective = cs.InfoNCE(cs.Dot(tau=1.0))
-    for _ in range(settings.steps[1]):
-        h1, h2 = views(48, d, r, draw)
-        adam.zero_grad()
-        objective(h1 @ W.T, h2 @ W.T).backward()
-        adam.step()
-    s = torch.linalg.svdvals(W.detach()).double().square()
+    W = fitted(W, objective, lambda: views(48, d, r, draw), settings, forget)
+    s = torch.linalg.svdvals(W).double().square()
     rank = float(torch.exp(torch.special.entr(s / s.sum()).sum()))
     return point(forget, start, seed, rank=rank, appears=rank < r + 1)
 
@@ -189,21 +197,19 @@ def unused(settings: Settings, forget: float, start: float, seed: int) -> dict[s
     """A linear layer of which the loss sees the first outputs: what becomes of the others."""
     draw = torch.Generator().manual_seed(seed)
     d, out, seen = 8, 16, 4
-    W = (start * torch.randn(out, d, generator=draw) / d**0.5).requires_grad_()
-    adam = decayed([W], settings, forget)
+    W = start * torch.randn(out, d, generator=draw) / d**0.5
     objective = cs.OnDims(cs.InfoNCE(cs.Dot(tau=1.0)), 0, seen)
-    for _ in range(settings.steps[1]):
-        h1, h2 = views(48, d, d, draw)
-        adam.zero_grad()
-        objective(h1 @ W.T, h2 @ W.T).backward()
-        adam.step()
-    norms = W.detach().norm(dim=1)
+    W = fitted(W, objective, lambda: views(48, d, d, draw), settings, forget)
+    norms = W.norm(dim=1)
     share = float(norms[seen:].mean() / norms[:seen].mean())
     return point(forget, start, seed, share=share, appears=share < 0.1)
 
 
 def coupled(settings: Settings, rate: float, decay: float, start: float, seed: int) -> dict:
-    """Steps until Adam, decay in the gradient, has a tenth left of weights without a loss."""
+    """Steps until Adam, decay in the gradient, has a tenth left of weights without a loss.
+
+    A loop of its own: what the optimiser does without any loss is the subject.
+    """
     draw = torch.Generator().manual_seed(seed)
     w = (start * torch.randn(64, generator=draw)).requires_grad_()
     adam = torch.optim.Adam([w], lr=rate, weight_decay=decay)

@@ -10,7 +10,7 @@ from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.report import diagnosis_of, subjects
 from chiaroscuro.report.document import document, history_of
 from chiaroscuro.report.points import shown
-from chiaroscuro.report.reading import find_runs
+from chiaroscuro.report.subject import find_runs
 from report.conftest import DIAGNOSIS, make_run
 
 
