@@ -4,7 +4,7 @@ import argparse
 from typing import Any, NoReturn
 
 from chiaroscuro import __version__
-from chiaroscuro.cli import diagnosing, doctor, training
+from chiaroscuro.cli import diagnosing, doctor, training, verbs
 from chiaroscuro.errors import InputError
 
 __all__ = ["build_parser"]
