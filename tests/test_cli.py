@@ -104,7 +104,7 @@ def test_ctrl_c_is_130_and_a_refusal_is_2(capsys, monkeypatch):
     def stop(call):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_doctor", stop)
+    monkeypatch.setattr(cli.doctor, "doctor", stop)
     assert run(capsys, "doctor") == (130, "", "")
 
     def refuse(call):

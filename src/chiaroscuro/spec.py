@@ -462,7 +462,7 @@ def _unknown(call: str, name: str, parameters: list[inspect.Parameter], value: o
     for ours in known:
         if ours in meant:
             return f"{says}. It is called `{ours}` here: `{call}({ours}{shown})`."
-    if "tau" in meant and "kernel" in known:
+    if "kernel" in known and (name == "tau" or "tau" in meant):
         return f"{says}. The temperature is the kernel's `tau`: `{call}(Cosine(tau{shown}))`."
     return says + _nearest(name, known)
 

@@ -82,15 +82,7 @@ def diagnose(
     from chiaroscuro import diagnostics
 
     aim = diagnostics.read_task(task)
-    objects = _without_none(
-        data=data,
-        encoder=encoder,
-        second_encoder=second_encoder,
-        projector=projector,
-        predictor=predictor,
-        view=view,
-        second_view=second_view,
-    )
+    objects = _objects(locals())
     if is_run(subject):
         beside = _without_none(
             labels=labels, pairs=pairs, names=names, history=history, settings=settings
@@ -102,13 +94,13 @@ def diagnose(
                 "or give the embeddings as a file."
             ),
         )
-        objects |= _without_none(objective=objective)
         run = _opened(subject, objects)
         seen = _examine(run, rows)
         made = _diagnose_run(run, seen, rows, seed, aim, metric)
         if against is None:
             return made
         return diagnostics.with_drift(made, seen.embeddings, against, seed)
+    objects.pop("objective", None)
     _require_none("diagnose", objects)
     table = _settings(settings)
     loss = _objective(objective, table)
@@ -270,16 +262,7 @@ def evaluate(
     """
     from chiaroscuro import diagnostics
 
-    objects = _without_none(
-        data=data,
-        encoder=encoder,
-        second_encoder=second_encoder,
-        projector=projector,
-        predictor=predictor,
-        objective=objective,
-        view=view,
-        second_view=second_view,
-    )
+    objects = _objects(locals())
     if not is_run(subject):
         _require_none("evaluate", objects | _without_none(on=on or None))
         need(
@@ -395,16 +378,7 @@ def report(
     from chiaroscuro.report import report as write
 
     listed = list(subjects) if isinstance(subjects, list | tuple) else [subjects]
-    objects = _without_none(
-        data=data,
-        encoder=encoder,
-        second_encoder=second_encoder,
-        projector=projector,
-        predictor=predictor,
-        objective=objective,
-        view=view,
-        second_view=second_view,
-    )
+    objects = _objects(locals())
     if objects:
         need(
             len(listed) == 1 and is_run(listed[0]),
@@ -514,6 +488,17 @@ def _opened(subject: Any, objects: dict[str, Any]) -> Any:
     from chiaroscuro import engine
 
     return engine.open_run(subject, **objects)
+
+
+_OBJECTS = (
+    *("data", "encoder", "second_encoder", "projector", "predictor", "objective", "view"),
+    "second_view",
+)
+
+
+def _objects(given: dict[str, Any]) -> dict[str, Any]:
+    """Return those of the parameters of a call that a run may have been trained with."""
+    return _without_none(**{name: given[name] for name in _OBJECTS})
 
 
 def _without_none(**objects: Any) -> dict[str, Any]:

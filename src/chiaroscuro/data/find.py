@@ -141,14 +141,17 @@ def _shards_of(text: str) -> Callable[[str], Dataset] | None:
 
 
 def is_data(text: str) -> bool:
-    """Return whether a text is a call that names data, such as `digits(shift=0.2)`.
+    """Return whether a text names data: `digits`, or a call such as `digits(shift=0.2)`.
 
     Example:
-        >>> is_data("digits()"), is_data("Gaussian(tau=0.1)")
-        (True, False)
+        >>> is_data("digits"), is_data("digits()"), is_data("Gaussian(tau=0.1)")
+        (True, True, False)
     """
-    call = _CALL.fullmatch(text.strip()) if isinstance(text, str) else None
-    return call is not None and text.strip().partition("(")[0].strip() in _CALLS
+    if not isinstance(text, str):
+        return False
+    call = _CALL.fullmatch(text.strip())
+    name = text.strip().partition("(")[0].strip()
+    return name in _CALLS if call is not None else text.strip() in _NAMED
 
 
 def available() -> list[Available]:

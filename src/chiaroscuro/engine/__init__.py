@@ -17,7 +17,6 @@ from chiaroscuro.engine.distributed import (
     opened_by_ranks,
     rank,
     share_buffers,
-    sum_over_ranks,
     world_size,
 )
 from chiaroscuro.engine.embedding import Passing, embed, load_networks
@@ -118,7 +117,6 @@ __all__ = [
     "snapshots",
     "spaced",
     "suggest",
-    "sum_over_ranks",
     "synchronised",
     "tokens",
     "towards_one",

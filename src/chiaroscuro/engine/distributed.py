@@ -70,7 +70,6 @@ __all__ = [
     "share_buffers",
     "spread_loss",
     "sum_alike",
-    "sum_over_ranks",
     "world_size",
 ]
 
@@ -852,33 +851,6 @@ def gather_alike(t: Tensor, group: Group = None) -> Tensor:
     if world_size(group) == 1:
         return t.detach()[None]
     return _gathered(t.detach()[None], [1] * world_size(group), group)
-
-
-def sum_over_ranks(t: Tensor, group: Group = None) -> Tensor:
-    """Return the sum of the ranks' tensors of one shape, with its gradient: of each, that of all
-    sums.
-
-    Args:
-        t: of the same shape and type on every rank.
-        group: a process group; the default one if None.
-
-    Example:
-        >>> sum_over_ranks(torch.ones(2))
-        tensor([1., 1.])
-    """
-    return t if world_size(group) == 1 else _Sum.apply(t, group)
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, t: Tensor, group: Group) -> Tensor:
-        ctx.group = group
-        return _summed(t, group)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        return _summed(grads[0], ctx.group), None
 
 
 def average_gradients(parameters: Iterable[nn.Parameter], group: Group = None) -> None:

@@ -279,8 +279,11 @@ def dimension(encoder: nn.Module, x: Any = None) -> int:
         isinstance(h, Tensor) and h.ndim == 2 and len(h) == len(x),
         lambda: (
             f"An encoder needs to map {len(x)} samples to a matrix ({len(x)}, d); `{name}` gives "
-            + (f"{tuple(h.shape)}" if isinstance(h, Tensor) else f"a `{type(h).__name__}`")
-            + ". Pool and flatten its output first."
+            + (
+                f"{tuple(h.shape)}. Pool and flatten its output first."
+                if isinstance(h, Tensor)
+                else f"a `{type(h).__name__}`. Pick the tensor out of it in a module of your own."
+            )
         ),
     )
     return int(h.shape[1])

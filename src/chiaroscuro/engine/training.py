@@ -277,9 +277,15 @@ def _samples(batches: Steps, rows: Any, given: Ingredients) -> tuple[Tensor, Ten
     except InputError as error:
         if given.view is not None or given.data is None:
             raise
+        texts = "texts" in batches.pairs.data.inputs
+        instead = (
+            '`view=""`, which leaves texts as they are'
+            if texts
+            else ('a text such as `view="Jitter(noise=0.1)"`')
+        )
         raise InputError(
             f"{error} The settings' view does not suit these data: give `view=`, a function of one "
-            'sample, or a text such as `view="Jitter(noise=0.1)"`.'
+            f"sample, or {instead}."
         ) from None
 
 
