@@ -110,7 +110,7 @@ def test_ctrl_c_is_130_and_a_refusal_is_2(capsys, monkeypatch):
     def refuse(call):
         raise InputError("`f(x)` needs `x > 0`; received `-1`.")
 
-    monkeypatch.setattr(cli, "_doctor", refuse)
+    monkeypatch.setattr(cli.doctor, "doctor", refuse)
     assert run(capsys, "doctor") == (2, "", "`f(x)` needs `x > 0`; received `-1`.\n")
 
 
