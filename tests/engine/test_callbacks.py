@@ -64,6 +64,25 @@ def test_no_error_of_a_monitor_ends_a_training(tmp_path, error):
     ]
 
 
+RETURNED = [{"a": object()}, {"a": "x"}, {3: 1.0}, {"step": 9}, {"\ud800": 1.0}, {"a\n": 1}, [1]]
+
+
+def test_nothing_that_a_monitor_returns_ends_a_training(tmp_path):
+    def bad(value):
+        return lambda moment: value
+
+    def unspeakable(moment):
+        raise ValueError("\ud800\n")
+
+    monitors = [*map(bad, RETURNED), unspeakable, bad({"b": np.float32(0.5), "c": np.int64(3)})]
+    run = train(small(tmp_path), tmp_path / "run", monitors)
+    ends = [r for r in run.history().records if "epoch" in r]
+    assert [(r["step"], r["b"], r["c"]) for r in ends] == [(2, 0.5, 3), (4, 0.5, 3), (6, 0.5, 3)]
+    assert ends[0]["failed_monitor"].count("A monitor needs") == len(RETURNED)
+    assert r"ValueError: \ud800" in ends[0]["failed_monitor"]
+    assert "failed_monitor" not in ends[1]
+
+
 def test_a_monitor_that_stops_costs_no_epoch(tmp_path):
     """It is saved and recorded, `train` returns, and resumed the weights are those."""
 

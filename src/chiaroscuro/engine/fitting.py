@@ -72,7 +72,7 @@ from chiaroscuro.engine.state import (
 from chiaroscuro.engine.step import read_losses, take_step
 from chiaroscuro.engine.stopping import StopRequest, stop_error, stop_requests
 from chiaroscuro.engine.stream import Iterated, PairBatch, Steps, watched_workers
-from chiaroscuro.errors import ChiaroError, need
+from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.objectives import Objective
 from chiaroscuro.views import Unfinished
 
@@ -561,9 +561,14 @@ def _append(
         run.append(entry, durable)
 
 
+def _text(error: BaseException) -> str:
+    """Return what an error says as one line that can be written."""
+    return " ".join(str(error).split()).encode(errors="backslashreplace").decode()
+
+
 def _reason(error: BaseException) -> str:
     """Return an error as one line."""
-    text = " ".join(str(error).split())
+    text = _text(error)
     return text if isinstance(error, ChiaroError) else f"{type(error).__name__}: {text}"
 
 
@@ -588,20 +593,21 @@ def _epoch_end(
     )
     measures: dict[str, float] = {}
     said: dict[str, str] = {}
+    failures: list[str] = []
     device = device_of(training.options.device)
     with preserved_random_state(device), torch.no_grad(), evaluating(state.best):
         for monitor in training.monitors:
             try:
-                measures |= monitor(moment) or {}
+                measures |= _numbers(monitor(moment) or {})
             except StopTraining as error:
-                said["stopped"] = str(error) or import_path(monitor)
+                said["stopped"] = _text(error) or import_path(monitor)
                 shown.say(
                     f"A callback stops the training after step {state.step}: {said['stopped']}"
                 )
             except Exception as error:  # noqa: BLE001 - whatever it is, it is said and recorded
                 if id(monitor) not in training.failed:
                     training.failed.add(id(monitor))
-                    said["failed_monitor"] = _reason(error)  # for those who look later
+                    failures.append(_reason(error))
                     shown.say(f"A monitor cannot measure, and training goes on: {_reason(error)}")
     speed: dict[str, float] = {}
     if state.step > shown.start:
@@ -610,7 +616,37 @@ def _epoch_end(
     else:  # another process took its steps
         shown.say(f"epoch {epoch + 1} was saved and is recorded now, loss {mean:.4f}")
     known = {"step": state.step, "epoch": epoch + 1, "mean_loss": mean}
+    if failures:
+        said["failed_monitor"] = " ".join(failures)  # for those who look later
     return {**known, **measures, **said, **speed}
+
+
+_KNOWN = ("step", "epoch", "mean_loss", "images_per_second", "seconds")
+_KNOWN += ("failed_monitor", "stopped")
+"""Names in the record of an epoch that are not a monitor's."""
+
+
+def _numbers(measures: Mapping[str, Any]) -> dict[str, float]:
+    """Return what a monitor measured as numbers that a history can hold."""
+    need(
+        isinstance(measures, Mapping),
+        lambda: f"A monitor needs to return numbers by name; received a {type(measures).__name__}.",
+    )
+    for name in measures:
+        need(
+            isinstance(name, str) and name.isprintable() and name not in _KNOWN,
+            lambda name=name: (
+                f"A monitor needs printable names other than {', '.join(_KNOWN)}; received "
+                f"{name!a:.80}."
+            ),
+        )
+    try:
+        return {
+            name: value if type(value) in (bool, int, float) else float(value)
+            for name, value in measures.items()
+        }
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise InputError(f"A monitor needs to return numbers: {error}.") from None
 
 
 def _recorded(history: Sequence[Mapping[str, Any]], step: int) -> bool:
