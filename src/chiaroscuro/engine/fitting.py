@@ -621,8 +621,10 @@ def _epoch_end(
     return {**known, **measures, **said, **speed}
 
 
-_KNOWN = ("step", "epoch", "mean_loss", "images_per_second", "seconds")
-_KNOWN += ("failed_monitor", "stopped")
+_KNOWN = (
+    *("step", "epoch", "mean_loss", "images_per_second", "seconds"),
+    *("failed_monitor", "stopped"),
+)
 """Names in the record of an epoch that are not a monitor's."""
 
 
