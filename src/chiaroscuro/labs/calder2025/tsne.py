@@ -247,14 +247,18 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     ]
 
 
+_TITLES = {"cifar10_12k": "CIFAR-10, 12,000", "cifar10": "CIFAR-10"}
+
+
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
     """The three maps of Fig. 1, and the purity of each map on every seed."""
     canvas, axes = style.canvas(1, 4, width=3.1, height=3.0)
+    images = _TITLES.get(result["pictures"], result["pictures"])
     panels = [(f"(a) {result['source']}, pixels", result["handwriting"])]
     first = result["maps"][0] if result["maps"] else {}
-    panels.append((f"(b) {result['pictures']}, pixels", first.get("pixels")))
-    panels.append((f"(c) {result['pictures']}, SimCLR", first.get("embedding")))
+    panels.append((f"(b) {images}, pixels", first.get("pixels")))
+    panels.append((f"(c) {images}, SimCLR", first.get("embedding")))
     for axis, (title, shown) in zip(axes[0], panels, strict=False):
         axis.grid(visible=False)
         axis.set_xticks([])
@@ -267,7 +271,8 @@ def figure(result: dict[str, Any]) -> Any:
                 marker = "o" if label < len(style.COLOURS) else "^"
                 size = 5 if len(points) < 600 else 2.2
                 axis.scatter(*own.T, s=size, color=colour, marker=marker, linewidths=0)
-            title = f"{title}: {shown['purity']:.2f}"
+            purity = f"purity {shown['purity']:.2f}"
+            axis.text(0.98, 0.02, purity, transform=axis.transAxes, ha="right", color=style.GREY)
         style.label(axis, "t-SNE 1", "t-SNE 2", title)
     names = ("pixels", "untrained", "embedding")
     bars = axes[0][3]
@@ -277,6 +282,7 @@ def figure(result: dict[str, Any]) -> Any:
             bars.bar(i, np.mean(values), width=0.6, color=style.COLOURS[i], alpha=0.5)
             bars.scatter([i] * len(values), values, s=14, color=style.COLOURS[i], zorder=2)
     bars.axhline(0.1, color=style.GREY, linestyle="--", linewidth=0.8)
-    bars.set_xticks(range(3), names)
-    style.label(bars, f"maps of {result['pictures']} (line: chance)", "purity", "every seed")
+    bars.text(2.45, 0.1, "chance", ha="right", va="bottom", color=style.GREY)
+    bars.set_xticks(range(3), ("pixels", "untrained", "SimCLR"))
+    style.label(bars, f"map of {images}", "purity of neighbourhoods", "each seed, and the mean")
     return canvas

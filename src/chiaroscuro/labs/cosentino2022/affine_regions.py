@@ -224,7 +224,13 @@ def figure(result: dict[str, Any]) -> Any:
         at = [one[x] for one in rows[0]]
         fixed = f"width {rows[0][0]['width']}" if x == "depth" else "two layers"
         places = range(1, len(at) + 1)
-        regions.plot(places, mean(rows, "visited"), "o-", color=colour, label=f"{x}s, {fixed}")
+        visited = mean(rows, "visited")
+        regions.plot(places, visited, "o-", color=colour, label=f"{x}s, {fixed}")
+        for place, value, height in zip(places, at, visited, strict=True):
+            regions.annotate(
+                str(value), (place, height), xytext=(0, (5, -13)[i]), textcoords="offset points",
+                ha="center", color=colour,
+            )  # fmt: skip
         for row in rows:
             fits[i].plot(places, [one["unexplained"] for one in row], "o", color=colour, ms=3)
         fits[i].plot(places, mean(rows, "unexplained"), color=colour, label="mean over seeds")
@@ -236,7 +242,13 @@ def figure(result: dict[str, Any]) -> Any:
         axis.axhline(linear, color=style.GREY, linestyle="--", linewidth=1, label="linear")
     fits[0].legend(loc="upper right")
     regions.set_yscale("log")
+    regions.margins(y=0.15)
     regions.set_xticks([])
     regions.legend(loc="lower right")
-    style.label(regions, "wider, or deeper", f"regions visited of {result['n']}", "regions")
+    style.label(
+        regions,
+        "width or depth, as written at the points",
+        f"regions visited of {result['n']}",
+        "regions",
+    )
     return canvas

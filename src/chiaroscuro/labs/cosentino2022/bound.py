@@ -222,12 +222,15 @@ def figure(result: dict[str, Any]) -> Any:
             rows = torch.tensor([curve[name] for curve in own])
             mean, low, high = rows.mean(dim=0), rows.amin(dim=0), rows.amax(dim=0)
             steps = own[0]["step"]
-            axis.plot(steps, mean, line, color=style.COLOURS[colour], label=name)
+            axis.plot(steps, mean, line, color=style.COLOURS[colour])
+            axis.annotate(
+                name, (steps[-1], float(high[-1])), xytext=(0, 4), textcoords="offset points",
+                ha="right", color=style.COLOURS[colour],
+            )  # fmt: skip
             axis.fill_between(
                 steps, low.tolist(), high.tolist(), color=style.COLOURS[colour], alpha=0.2, lw=0
             )
         style.label(axis, "step", "nats", f"noise of the views {noise:g}")
-    axes[0][0].legend(loc="best")
     slack = axes[0][-1]
     for colour, name, text in (
         (1, "standard", "positive inside"),
@@ -241,5 +244,5 @@ def figure(result: dict[str, Any]) -> Any:
     slack.set_yscale("symlog", linthresh=1)
     slack.set_ylim(top=300)
     slack.legend(loc="upper left")
-    style.label(slack, r"$\beta$", "bound $-$ loss", "below 0: no bound")
+    style.label(slack, r"$\beta$", "bound $-$ loss", "slack: below 0 it bounds nothing")
     return canvas

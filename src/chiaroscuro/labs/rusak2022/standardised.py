@@ -224,20 +224,30 @@ def figure(result: dict[str, Any]) -> Any:
     """Fig. 2 and Table 2."""
     canvas, axes = style.canvas(1, 2, width=3.8)
     spectra, table = axes[0]
-    for i, (row, ones) in enumerate(result["rows"].items()):
+    for i, ones in enumerate(result["rows"].values()):
         for line, space in (("-", "z"), ("--", "h")):
             s = np.mean([np.array(one[space]) / one[space][0] for one in ones], axis=0)
-            text = row if line == "-" else None
-            spectra.semilogy(np.maximum(s**2, 1e-8), line, color=style.COLOURS[i], label=text)
-    spectra.legend(loc="best")
-    style.label(spectra, "number", "variance / largest", "after (before: dashed) the projector")
-    for i, side in enumerate(("after", "before")):
+            shares = np.maximum(s**2, 1e-8)
+            k = np.arange(1, len(s) + 1)
+            spectra.semilogy(k, shares, line, color=style.COLOURS[i])
+    spectra.plot([], [], "-", color=style.GREY, label="$z$, after the projector")
+    spectra.plot([], [], "--", color=style.GREY, label="$h$, before it")
+    spectra.legend(loc="upper right")
+    style.label(spectra, "index $k$", "$s_k^2 / s_1^2$", "spectra, means over seeds")
+    for i, (side, space) in enumerate((("after", "$z$"), ("before", "$h$"))):
         for j, ones in enumerate(result["rows"].values()):
-            y = [one[side] for one in ones]
-            table.plot([j + 0.15 * i] * len(y), y, "o", color=style.COLOURS[i], alpha=0.7)
-            text = None if j else f"{side} the projector"
-            table.plot([j + 0.15 * i], [np.mean(y)], "_", ms=16, color=style.COLOURS[i], label=text)
+            y = [100 * one[side] for one in ones]
+            at = j - 0.12 + 0.24 * i
+            face = style.COLOURS[j] if side == "after" else "none"
+            table.scatter([at] * len(y), y, s=22, edgecolors=style.COLOURS[j], facecolors=face)
+            table.plot([at], [np.mean(y)], "_", ms=18, color=style.COLOURS[j])
+            table.annotate(
+                space, (at, max(y)), xytext=(0, 6), textcoords="offset points", ha="center",
+                color=style.COLOURS[j],
+            )  # fmt: skip
+    table.margins(y=0.15)
     table.set_xticks(range(len(ROWS)), ROWS)
-    table.legend(loc="best")
-    style.label(table, "row of Table 2", "linear readout", "seeds and their mean")
+    style.label(table, "row of Table 2", "accuracy of a linear probe, %", "each seed, and the mean")
+    bars = [style.patch(style.COLOURS[i], row) for i, row in enumerate(result["rows"])]
+    canvas.legend(handles=bars, loc="outside lower center", ncols=len(bars))
     return canvas

@@ -310,8 +310,9 @@ def figure(result: dict[str, Any]) -> Any:
     gains, held = np.asarray(result["gain"]), np.asarray(result["held_out"])
     titles = {
         "score": "score of distances", "auc": "AUC: equivalent pairs nearer",
-        "unsplit": "1 - split", "unmerged": "1 - merged", "both": "(1 - split)(1 - merged)",
-        "ap_gap": "average precision x gap",
+        "unsplit": r"$1 -$ share split", "unmerged": r"$1 -$ share merged",
+        "both": r"$(1 -$ share split$)(1 -$ share merged$)$",
+        "ap_gap": r"average precision $\times$ gap",
     }  # fmt: skip
     colours = [style.COLOURS[1] if one else style.COLOURS[0] for one in held]
     points, bars = axes[0]
@@ -325,13 +326,13 @@ def figure(result: dict[str, Any]) -> Any:
             x[side], mean[side], yerr=spread, fmt="o", color=colour, linewidth=0.8, label=text
         )
     points.axhline(0, color=style.GREY, linewidth=0.8)
-    points.legend(loc="best")
-    style.label(points, titles[name], "gain of ModAdd (area)", "gain against alignment")
+    canvas.legend(*points.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    style.label(points, titles[name], "gain in area under the ModAdd curve", "gain by alignment")
     order = np.argsort(mean)
     for place, i in enumerate(order):
         bars.barh(place, mean[i], color=colours[i], alpha=0.45)
         bars.scatter(gains[i], [place] * gains.shape[1], s=8, color=colours[i], zorder=3)
     bars.set_yticks(range(len(order)), [result["names"][i] for i in order], fontsize=7)
     bars.axvline(0, color=style.GREY, linewidth=0.8)
-    style.label(bars, "gain of ModAdd (area), every seed", "", "contrastive data")
+    style.label(bars, "gain in area under the ModAdd curve", "", "every set, each seed")
     return canvas
