@@ -209,15 +209,21 @@ def test_what_comes_near_is_told_what_to_give(data, words):
 
 
 def test_an_iterable_of_hugging_face_is_read_once():
-    class IterableDataset:
-        __module__ = "datasets.iterable_dataset"
-
-        def __iter__(self):
-            return iter({"x": row, "label": int(y)} for row, y in zip(ROWS, LABELS, strict=True))
-
-    table = from_object(IterableDataset())
+    datasets = pytest.importorskip("datasets")
+    rows = {"x": ROWS.tolist(), "label": LABELS.tolist()}
+    table = from_object(datasets.Dataset.from_dict(rows).to_iterable_dataset())
     assert table.column("x").shape == ROWS.shape
     assert table.labels.tolist() == LABELS.tolist()
+
+
+def test_an_iterable_of_hugging_face_of_numbers_is_a_table():
+    datasets = pytest.importorskip("datasets")
+    rows = [{"a": float(row[0]), "b": float(row[1]), "label": 1} for row in ROWS]
+    stream = datasets.IterableDataset.from_generator(lambda: iter(rows))
+    whole = from_object(datasets.Dataset.from_list(rows))
+    table = from_object(stream)
+    assert table.column("x").shape == (len(ROWS), 2)
+    np.testing.assert_array_equal(table.column("x"), whole.column("x"))
 
 
 class Relabelled(TorchDataset):

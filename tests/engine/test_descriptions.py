@@ -245,3 +245,18 @@ def test_a_description_is_json_of_a_bounded_size():
     ring = Shift(0.1)
     ring.self = ring
     assert describe(ring)["values"]["by"] == "0.1"
+
+
+def test_what_differs_from_process_to_process_does_not_count():
+    """Addresses, the order of sets, and tensors that learn."""
+
+    def made():
+        own = Shift(0.1)
+        own.some = {"a", "b", noisy, loss}
+        own.learnt = torch.randn(3, requires_grad=True)
+        own.generator, own.array = np.random.default_rng(), np.arange(3)
+        return describe(own)
+
+    one, two = made(), made()
+    assert one == two
+    assert "0x" not in str(one)

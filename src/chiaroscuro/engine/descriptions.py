@@ -268,9 +268,9 @@ def _plain(value: Any) -> str | None:
     if isinstance(value, torch.dtype | torch.device | torch.Size | range | slice):
         return repr(value)
     if isinstance(value, set | frozenset):
-        return repr(sorted(map(repr, value)))
+        return repr(sorted(_plain(item) or import_path(item) for item in value))
     if isinstance(value, Tensor):
-        if value.device.type == "meta":
+        if value.device.type == "meta" or value.requires_grad:  # it learns
             return f"{value.dtype} {tuple(value.shape)}"
         raw = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         return f"{value.dtype} {tuple(value.shape)} {_digest(raw.tobytes())}"
