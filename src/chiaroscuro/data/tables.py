@@ -464,9 +464,7 @@ def _from_arrow(
         columns[one] = _from_column(one, name, column, root, outside)
     if images is not None:
         columns[images.column] = images
-    return assemble(
-        columns, name, roles, root, size, outside, cache, split, _class_names(table, roles)
-    )
+    return assemble(columns, name, roles, root, size, outside, cache, split, _class_names(table))
 
 
 def _pandas_index(table: Any) -> set[str]:
@@ -500,7 +498,7 @@ def _from_column(column: str, name: str, cells: Any, root: Path | None, outside:
         raise InputError(f"`{column}` of `{name}` cannot be read: {_first_line(error)}") from error
 
 
-def _class_names(table: Any, roles: Roles) -> dict[str, tuple[str, ...]]:
+def _class_names(table: Any) -> dict[str, tuple[str, ...]]:
     """Return names of labels, which Hugging Face keeps in the schema, by column."""
     noted = (table.schema.metadata or {}).get(b"huggingface")
     if noted is None:

@@ -210,9 +210,7 @@ def drift(now: Any, before: Any, paired: bool, seed: int = 0) -> Drift:
     test = two_sample(y, x, seed)
     if not paired:
         encoder, reason = _unpaired(axes, x.shape[1])
-        return Drift(
-            encoder, reason, False, test, shift, None, None, axes, None, _unlike(y, x, seed)
-        )
+        return Drift(encoder, reason, False, test, shift, None, None, axes, None, _unlike(y, x))
     apart = np.linalg.norm(y - x, axis=1)
     movement = float(np.median(apart)) / spread
     centred = np.linalg.norm((y - y.mean(axis=0)) - (x - x.mean(axis=0)), axis=1)
@@ -291,7 +289,7 @@ def _moved(residual: np.ndarray, apart: np.ndarray, spread: float) -> Listed:
     )
 
 
-def _unlike(y: np.ndarray, x: np.ndarray, seed: int) -> Listed:
+def _unlike(y: np.ndarray, x: np.ndarray) -> Listed:
     """Rows of y that are farther from all of x than rows of x are from each other."""
     bank = x[spaced(len(x), COMPARED)]
     own = nearest(bank, 1, "euclidean").distances[:, 0]
