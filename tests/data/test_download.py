@@ -284,6 +284,9 @@ def test_a_server_that_leads_away_from_https_is_not_followed():
     for url in ("http://example.org/b", "file:///etc/passwd"):
         with pytest.raises(InputError, match="needs to begin with `https://`"):
             follow.redirect_request(asked, None, 302, "Found", {}, url)
+    for url in ("http://127.0.0.1:8080/delete", "https://localhost/a", "http://[::1]/"):
+        with pytest.raises(InputError, match="leads to this machine"):
+            follow.redirect_request(asked, None, 302, "Found", {}, url)
     again = follow.redirect_request(asked, None, 302, "Found", {}, "https://example.org/b")
     assert again.full_url == "https://example.org/b"
 

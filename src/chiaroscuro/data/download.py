@@ -350,6 +350,11 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
         self, req: Any, fp: Any, code: int, msg: str, headers: Any, url: str
     ) -> Any:
         _require_https(url)
+        before, after = (urllib.parse.urlsplit(one).hostname for one in (req.full_url, url))
+        need(
+            before in _OWN or after not in _OWN,
+            lambda: f"`{req.full_url}` leads to this machine, `{url}`; it was not asked",
+        )
         return super().redirect_request(req, fp, code, msg, headers, url)
 
 
