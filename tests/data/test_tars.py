@@ -395,3 +395,34 @@ def test_shards_beyond_the_cache_are_fetched_again_and_must_be_the_same(far, mon
     memory.pipe("/counted/a-0.tar", content + b"\0" * 1024)
     with pytest.raises(InputError, match=r"a-0\.tar` has changed since it was opened"):
         data[np.arange(12)]["images"]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_half_of_a_far_shard_is_not_kept(far, monkeypatch, pack):
+    """A connection that ends early: the next try finds the whole, not the half in the cache."""
+    memory, _ = far
+    content = pack(memory.cat_file("/counted/a-0.tar"))
+    memory.pipe("/counted/half.tar", content)
+    whole = memory.open
+
+    def cut(path, mode="rb", **options):
+        return io.BytesIO(content[: len(content) // 2 // 512 * 512])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "open", cut)
+        with pytest.raises(InputError, match=r"half\.tar`"):
+            read_tar("memory://counted/half.tar")
+    assert memory.open == whole
+    assert len(read_tar("memory://counted/half.tar")) == 4
+
+
+def test_links_of_a_folder_of_archives_do_not_lead_out(tmp_path):
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "a.tar", [("0.png", png(0))])
+    write(tmp_path / "b.tar", [("1.png", png(1))])
+    (tmp_path / "in" / "c.tar").symlink_to("a.tar")
+    assert len(read_tar(tmp_path / "in")) == 2
+    (tmp_path / "in" / "b.tar").symlink_to(tmp_path / "b.tar")
+    with pytest.raises(InputError, match=r"1 of 3 files by links that lead out.*`b\.tar`"):
+        read_tar(tmp_path / "in")
+    assert len(read_tar(tmp_path / "in" / "*.tar")) == 3

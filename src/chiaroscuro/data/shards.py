@@ -70,9 +70,19 @@ def shards(spec: str | Path, ending: str = ".tar") -> list[Shard]:
         ['a-08.tar', 'a-09.tar', 'a-10.tar']
     """
     if not _URL.match(str(spec)) and Path(spec).is_dir():
-        inside = sorted(str(path) for path in Path(spec).glob(f"*{ending}*"))
+        inside = sorted(Path(spec).glob(f"*{ending}*"))
         need(bool(inside), lambda: f"`{spec}` holds no `{ending}`.")
-        return [Shard(name) for name in inside]
+        home = os.path.realpath(spec)
+        out = [path for path in inside if not os.path.realpath(path).startswith(home + os.sep)]
+        need(
+            not out,
+            lambda: (
+                f"`{spec}` holds {len(out)} of {len(inside)} files by links that lead out of it, "
+                f"the first is `{out[0].name}`. If they are trusted, name the files: "
+                f"`{spec}/*{ending}`."
+            ),
+        )
+        return [Shard(str(path)) for path in inside]
     names = [str(spec)]
     while match := _RANGE.search(names[0]):
         low, high = match.groups()
@@ -233,7 +243,7 @@ class Shard:
         try:
             with tempfile.NamedTemporaryFile(dir=copy.parent, suffix=".part", delete=False) as part:
                 try:
-                    with self._opened() as source:
+                    with self._opened() as (source, raw):
                         room = shutil.disk_usage(copy.parent).free
                         done = 0
                         while chunk := source.read(_CHUNK):
@@ -246,6 +256,7 @@ class Shard:
                                 ),
                             )
                             part.write(chunk)
+                        self._require_whole(raw)
                     part.close()
                     os.replace(part.name, copy)
                 except BaseException:
@@ -254,6 +265,14 @@ class Shard:
         except _BROKEN as error:
             raise InputError(f"`{self.where}` cannot be read: {error}") from error
         _tidy(copy.parent, copy)
+
+    def _require_whole(self, raw: IO[bytes]) -> None:
+        """Refuse to keep less than the other machine said that there is."""
+        size, came = self.stamp()[1] if self.is_remote else 0, raw.tell()
+        need(
+            not size or came == size,
+            lambda: f"`{self.where}` has {size:,} bytes, of which {came:,} came; try again.",
+        )
 
     def stream(self) -> IO[bytes]:
         """Return the shard as a file in which any part is found, without a copy of the whole.
@@ -270,7 +289,7 @@ class Shard:
 
     @contextlib.contextmanager
     def _opened(self) -> Any:
-        """The contents as a stream, decompressed if they are compressed."""
+        """The contents as a stream, decompressed if they are compressed, and the stream below it."""
         if self.is_remote:
             system, path = _filesystem(self.where)
             opened: IO[bytes] = system.open(path, "rb")
@@ -285,10 +304,10 @@ class Shard:
         with opened as file:
             unpack = _PACKED.get(start)
             if unpack is None:
-                yield file
+                yield file, file
                 return
             with unpack(file) as inner:
-                yield inner
+                yield inner, file
 
 
 def _touched(copy: Path) -> bool:
