@@ -289,7 +289,7 @@ class Shard:
 
     @contextlib.contextmanager
     def _opened(self) -> Any:
-        """The contents as a stream, decompressed if they are compressed, and the stream below it."""
+        """The contents as a stream, decompressed if need be, and the stream below it."""
         if self.is_remote:
             system, path = _filesystem(self.where)
             opened: IO[bytes] = system.open(path, "rb")
