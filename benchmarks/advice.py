@@ -3,17 +3,20 @@
 Cases are made, not listed: every ill of `planted.py` at several strengths in the bases of
 `bases.py`, with its harm measured (accuracy of neighbours or recall that is lost, or won without
 right), and trainings in the plain loop of `cured.py`. Bases, constructions and strengths of ills,
-settings and seeds of trainings are divided beforehand: rules were written on `design`; `judged` was
-measured once they were. Each look at a part is noted in `results/advice-looks.json`, with a
-fingerprint of the rules.
+settings and seeds of trainings are divided beforehand: rules were written on `design`; `judged`
+(bases of `judged.py`) was measured once they were. Each look at a part is noted in
+`results/advice-looks.json`, with a fingerprint of the rules. Which judged base an ill is planted
+into is chosen by its harm alone, which no rule has a part in.
 
     python benchmarks/advice.py --part design [--only offset]
     python benchmarks/advice.py --part judged
     python benchmarks/advice.py --trainings judged      # sick trainings, and the advice followed
     python benchmarks/advice.py --figures               # docs/assets/advice/*.png
 
-`CHIARO_DATA` and `CHIARO_MINILM` name the data. Named: among the first two findings. Accused: any
-finding above a note. Harmful: five points or more; harmless: below one.
+`CHIARO_DATA`, `CHIARO_MINILM` and `CHIARO_PACKAGES` name the data. Named: among the first two
+findings. Accused: any finding above a note. Harmful: five points or more; harmless: below one.
+Healthy: nothing is planted, and no usual step before comparing rows gains a point
+(`healthy.gain_of_cures`); natural: all sets into which nothing is planted.
 """
 
 from __future__ import annotations
@@ -27,13 +30,15 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 import chiaroscuro as cs
-from bases import BASES, KEPT, WELL, loaded
+import healthy
+import judged as _judged_bases  # noqa: F401  (its bases note themselves)
+from bases import BASES, KEPT, WELL, Arrays, loaded
 from chiaroscuro.diagnostics import Context, Facts, diagnose, findings
 from chiaroscuro.diagnostics.assembly import further, measuring
 from chiaroscuro.diagnostics.assembly.diagnosis import flat
@@ -70,19 +75,61 @@ def looked_at(part: str, cases: int) -> None:
 # ---- cases of arrays ----
 
 
-def cases(part: str) -> list[tuple[str, str, str, float]]:
-    """(key, base, ill, strength) of a part; the ill "none" is the base itself."""
+class Case(NamedTuple):
+    """A base with an ill in it; the ill "none" is the base itself.
+
+    Args:
+        key: of the files that are kept, and of what is drawn.
+        construction: of the ill, see `planted.py`.
+    """
+
+    key: str
+    base: str
+    ill: str
+    construction: int = 0
+    strength: float = 0.0
+
+
+def cases(part: str) -> list[Case]:
+    """All cases of a part."""
     bases = [name for name, (own, _) in BASES.items() if own == part]
-    found = [(f"{name}/none", name, "none", 0.0) for name in bases]
-    found += [(f"{n}/none", n, "none", 0.0) for n, (own, _) in WELL.items() if own == part]
+    found = [Case(f"{name}/none", name, "none") for name in bases]
+    found += [Case(f"{n}/none", n, "none") for n, (own, _) in WELL.items() if own == part]
     for turn in range(FEW):  # the first base of every ill, then the second
         for at, (name, ill) in enumerate(ILLS.items()):
             able = [b for b in bases if _able(b, ill.needs)]
-            base = able[(at + 2 * turn) % len(able)]  # for each ill others, in turn
-            for nominal in ill.strengths:
-                s = nominal if part == "design" else other(nominal, ill.strengths, base + name)
-                found.append((f"{base}/{name}/{s:g}", base, name, s))
+            if part == "judged":
+                found += harmful(name, [able[(at + k) % len(able)] for k in range(len(able))], turn)
+            else:
+                base = able[(at + 2 * turn) % len(able)]  # for each ill others, in turn
+                found += [
+                    Case(f"{base}/{name}{turn}/{s:g}", base, name, turn, s) for s in ill.strengths
+                ]
     return list(dict.fromkeys(found))
+
+
+def harmful(name: str, able: list[str], turn: int) -> list[Case]:
+    """Cases of the ill in the first base, or the second, where some strength does harm."""
+    ill = ILLS[name]
+    path = KEPT / "harm.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    seen: list[list[Case]] = []
+    for base in able:
+        strengths = [other(s, ill.strengths, base + name) for s in ill.strengths]
+        own = [Case(f"{base}/{name}2/{s:g}", base, name, 2, s) for s in dict.fromkeys(strengths)]
+        for one in own:
+            if one.key not in known:
+                known[one.key] = made(one)[1]
+                path.write_text(json.dumps(known))
+        if max(known[one.key] for one in own) >= HARMFUL:
+            seen.append(own)
+            if len(seen) > turn:
+                return own
+    return (
+        seen[-1]
+        if seen
+        else [Case(f"{able[0]}/{name}2/{s:g}", able[0], name, 2, s) for s in ill.strengths]
+    )
 
 
 def other(nominal: float, among: tuple[float, ...], key: str) -> float:
@@ -108,28 +155,34 @@ def kept_at(part: str, key: str) -> Path:
     return KEPT_CASES / part / f"{key.replace('/', '--')}.json"
 
 
-def measured(key: str, base: str, ill_name: str, strength: float, part: str) -> dict[str, Any]:
+def made(case: Case) -> tuple[Arrays, float]:
+    """What a diagnosis is given, and the harm."""
+    a = loaded(case.base)
+    seed = _seed(case.key)
+    draw = np.random.default_rng(seed)
+    every = len(next(iter(a.values())))
+    rows = np.sort(draw.choice(every, min(ROWS[seed % len(ROWS)], every), replace=False))
+    a = {name: value[rows] for name, value in a.items()}
+    if case.ill == "none":
+        return a, 0.0
+    ill = ILLS[case.ill]
+    before = prepared(a, ill.needs, seed)
+    assert before is not None
+    after = ill.plant(before, case.strength, draw, case.construction)
+    return shown(after, ill.needs), harm_of(before, after, ill.harm)
+
+
+def measured(case: Case, part: str) -> dict[str, Any]:
     """The measures and the harm of a case, kept on disk; rules are applied anew."""
-    path = kept_at(part, key)
+    path = kept_at(part, case.key)
     if path.exists():
         return json.loads(path.read_text())
     started = time.process_time()
-    a = loaded(base)
-    seed = _seed(key)
-    draw = np.random.default_rng(seed)
-    n = min(ROWS[seed % len(ROWS)], len(a["h"]))
-    rows = np.sort(draw.choice(len(a["h"]), n, replace=False))
-    a = {name: value[rows] for name, value in a.items()}
-    if ill_name == "none":
-        given, harm = a, 0.0
-    else:
-        ill = ILLS[ill_name]
-        before = prepared(a, ill.needs, seed)
-        assert before is not None
-        after = ill.plant(before, strength, draw, int(part == "judged"))
-        harm, given = harm_of(before, after, ill.harm), shown(after, ill.needs)
+    given, harm = made(case)
     found = diagnose(given, Context())
     kept = {"measures": found.json()["measures"], "harm": harm}
+    if case.ill == "none":
+        kept["gain"] = healthy.gain_of_cures(loaded(case.base))
     kept["seconds"] = time.process_time() - started
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(kept))
@@ -138,20 +191,22 @@ def measured(key: str, base: str, ill_name: str, strength: float, part: str) -> 
 
 def judged(part: str, only: str | None, cached: bool) -> list[dict[str, Any]]:
     rows = []
-    wanted = [one for one in cases(part) if only is None or only in one[0]]
+    wanted = [one for one in cases(part) if only is None or only in one.key]
     if cached:
-        wanted = [one for one in wanted if kept_at(part, one[0]).exists()]
-    for key, base, ill, strength in wanted:
-        kept = measured(key, base, ill, strength, part)
+        wanted = [one for one in wanted if kept_at(part, one.key).exists()]
+    for case in wanted:
+        ill = case.ill
+        kept = measured(case, part)
         found = findings(Facts(kept["measures"]))
         names = [one.name for one in found]
         grave = [one.name for one in found if one.severity != "note"]
         own = ILLS[ill].names if ill != "none" else ()
         rows.append(
             {
-                "case": key,
+                "case": case.key,
                 "ill": ill,
                 "harm": kept["harm"],
+                **({"gain_of_cures": kept["gain"]} if ill == "none" else {}),
                 "named": any(name in own for name in names[:2]),
                 "warned": any(name in own for name in grave[:2]),
                 "accused": [name for name in grave if name not in own],
@@ -201,7 +256,11 @@ def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "harmful_named": share(harmful, _named),
         "harmful_warned": share(harmful, _warned),
         "harmless_accused_of_another": share(harmless, lambda row: bool(row["accused"])),
-        "healthy_accused": share(well, lambda row: bool(row["accused"])),
+        "healthy_accused": share(
+            [row for row in well if (row["gain_of_cures"] or 0.0) < HARMLESS],
+            lambda row: bool(row["accused"]),
+        ),
+        "natural_accused": share(well, lambda row: bool(row["accused"])),
         "ills": kinds,
     }
 
@@ -222,7 +281,9 @@ def show(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
             or bad
             or (row["harm"] < HARMLESS and row["accused"])
         ):
-            print(f"  {row['case']:<44} harm {row['harm']:+.3f} {row['found'][:3]}")
+            gain = row.get("gain_of_cures")
+            said = "" if gain is None else f" cures gain {gain:+.3f}"
+            print(f"  {row['case']:<44} harm {row['harm']:+.3f}{said} {row['found'][:3]}")
     for name, one in found["ills"].items():
         named, warned, quiet = (
             one[k] for k in ("harmful_named", "harmful_warned", "harmless_warned")
@@ -237,6 +298,7 @@ def show(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
         "harmful_warned",
         "harmless_accused_of_another",
         "healthy_accused",
+        "natural_accused",
     ):
         print(key, found[key])
 
@@ -409,9 +471,9 @@ def main() -> None:
     result = json.loads(stored.read_text())["result"] if stored.exists() else {}
     result = {part: result[part] for part in ("design", "judged") if "ills" in result.get(part, {})}
     if call.measure:
-        for key, *rest in cases(call.part):
-            if call.only is None or call.only in key:
-                measured(key, *rest, call.part)
+        for case in cases(call.part):
+            if call.only is None or call.only in case.key:
+                measured(case, call.part)
         return
     if call.part:
         rows = judged(call.part, call.only, call.cached)

@@ -1,10 +1,11 @@
 """Embeddings and features that ills are planted into: the bases of `advice.py`.
 
 Each base is a function of nothing, kept on disk once made. Which part it belongs to was fixed when
-it was written: `design` bases were looked at while rules were written, `judged` ones were not.
-`well` are sets that are as they should be and are not contrastive, or were stored otherwise.
+it was written: `design` bases were looked at while rules were written; those to be judged on stand
+in `judged.py`, from other sources, and were not. `well` are sets that are as they should be; there
+are more in `healthy.py`. What was judged once is part of the design from then on.
 
-    CHIARO_DATA=... CHIARO_MINILM=...whl python benchmarks/bases.py     # make all of them
+    CHIARO_DATA=... CHIARO_MINILM=...whl python benchmarks/healthy.py     # make those of the design
 """
 
 from __future__ import annotations
@@ -186,10 +187,10 @@ def _pictures(found: Any) -> tuple[np.ndarray, np.ndarray]:
     return x, y.astype(np.int64)
 
 
-# ---- to be judged on ----
+# ---- once judged on; looked at, and so part of the design since ----
 
 
-@base("judged")
+@base("design")
 def minilm_sentences() -> Arrays:
     """A sentence encoder on sentences and on the same without their last third; no labels."""
     from sentences import embed, sentences
@@ -200,7 +201,7 @@ def minilm_sentences() -> Arrays:
     return {"h": h, "h1": h, "h2": embed(cut).astype(np.float64)}
 
 
-@base("judged")
+@base("design")
 def cifar_gradients() -> Arrays:
     """Histograms of gradients of natural pictures, 20 coarse classes: hardly above chance."""
     found = np.load(data("cifar100_12k.npz"))
@@ -211,7 +212,7 @@ def cifar_gradients() -> Arrays:
     }
 
 
-@base("judged")
+@base("design")
 def emoji_vendors() -> Arrays:
     """Histograms of gradients of two vendors' drawings of each emoji, with its category."""
     found = np.load(data("emoji.npz"))
@@ -225,7 +226,7 @@ def emoji_vendors() -> Arrays:
     return {"h": sides[0], "labels": y, "h1": sides[0], "h2": sides[1]}
 
 
-@base("judged")
+@base("design")
 def classifier() -> Arrays:
     """The last hidden layer, relu, of a classifier of digits, on its own training rows."""
     from sklearn.neural_network import MLPClassifier
@@ -238,7 +239,7 @@ def classifier() -> Arrays:
     return {"h": h, "labels": y}
 
 
-@base("judged")
+@base("design")
 def series_loop() -> Arrays:
     """A small network trained here, in a plain loop, on waves."""
     from cured import Loop, trained
@@ -247,7 +248,7 @@ def series_loop() -> Arrays:
     return {name: found[name] for name in ("h", "labels", "h1", "h2")}
 
 
-@base("judged")
+@base("design")
 def parts_of_digits() -> Arrays:
     """Non-negative factors of digits."""
     from sklearn.decomposition import NMF
@@ -257,7 +258,7 @@ def parts_of_digits() -> Arrays:
     return {"h": h, "labels": y}
 
 
-@base("judged")
+@base("design")
 def cancer() -> Arrays:
     """Thirty standardised measurements, two classes."""
     from sklearn.datasets import load_breast_cancer
@@ -326,7 +327,7 @@ def wine() -> Arrays:
     return {"h": x, "labels": y.astype(np.int64)}
 
 
-@well("judged")
+@well("design")
 def tokens() -> Arrays:
     """The token table of a sentence encoder."""
     from safetensors.torch import load_file
@@ -338,7 +339,7 @@ def tokens() -> Arrays:
     return {"h": table[2000:20000][drawn(18000, 6)].astype(np.float64)}
 
 
-@well("judged")
+@well("design")
 def word_counts() -> Arrays:
     """Counts of words of captions."""
     from sklearn.feature_extraction.text import CountVectorizer
@@ -350,7 +351,7 @@ def word_counts() -> Arrays:
     return {"h": X[keep].astype(np.float64), "labels": y[keep]}
 
 
-@well("judged")
+@well("design")
 def map_of_captions() -> Arrays:
     """Three principal directions."""
     return {
@@ -359,19 +360,19 @@ def map_of_captions() -> Arrays:
     }
 
 
-@well("judged")
+@well("design")
 def half_sentences() -> Arrays:
     """A sentence encoder, stored in half precision."""
     return {"h": loaded("minilm_sentences")["h"].astype(np.float16)}
 
 
-@well("judged")
+@well("design")
 def bits_of_sentences() -> Arrays:
     """A sentence encoder, stored as signs."""
     return {"h": np.sign(loaded("minilm_sentences")["h"])}
 
 
-@well("judged")
+@well("design")
 def iris() -> Arrays:
     from sklearn.datasets import load_iris
 
@@ -379,7 +380,7 @@ def iris() -> Arrays:
     return {"h": x, "labels": y.astype(np.int64)}
 
 
-@well("judged")
+@well("design")
 def votes() -> Arrays:
     """Class probabilities of a classifier: rows that sum to 1."""
     from sklearn.linear_model import LogisticRegression
@@ -388,9 +389,3 @@ def votes() -> Arrays:
     half = np.arange(len(x)) % 2 == 0
     fit = LogisticRegression(max_iter=300, C=0.01).fit(x[half], y[half])
     return {"h": fit.predict_proba(x), "labels": y}
-
-
-if __name__ == "__main__":
-    for name in (*BASES, *WELL):
-        made = loaded(name)
-        print(name, {key: value.shape for key, value in made.items()}, flush=True)

@@ -1,8 +1,8 @@
 """Ills as functions of their strength, planted into the bases of `bases.py`: cases of `advice.py`.
 
 `ILLS[name]` says what a diagnosis is given, which findings name it, how its harm is measured, its
-strengths from harmless to harmful, and how it is planted. Each has two constructions: the first is
-for the design part, the second for the judged part alone.
+strengths from harmless to harmful, and how it is planted. Each has three constructions: the first
+two are for the design part (the second was judged on once), the third for the judged part alone.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ def _with(a: Arrays, **changed: Any) -> Arrays:
 
 def _direction(d: int, draw: Draw, v: int) -> np.ndarray:
     u = draw.normal(size=d) if v == 0 else np.ones(d)
+    if v == 2:  # a few dimensions only
+        u = np.where(np.arange(d) < max(1, d // 8), draw.normal(size=d), 0.0)
     return u / np.linalg.norm(u)
 
 
@@ -92,15 +94,17 @@ def cone(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Rows shrink towards one point of a narrow cone, and fine noise does not."""
     h = a["h"] - a["h"].mean(axis=0)
     noise = 0.03 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
-    to = (2.0 if v == 0 else 3.0) * _size(h) * _direction(h.shape[1], draw, 0)
+    to = (2.0, 3.0, 5.0)[v] * _size(h) * _direction(h.shape[1], draw, 0)
     return _with(a, h=to + (1 - s) * h + noise)
 
 
 @ill("labels", "point_collapse dimensional_collapse", "knn", (0.5, 0.8, 0.95, 0.99))
 def few_points(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
-    k = 4 if v == 0 else 6
+    k = (4, 6, 3)[v]
     to = h[draw.choice(len(h), k, replace=False)]
+    if v == 2:  # points that are no rows
+        to = h.mean(axis=0) + 0.5 * _size(h) * unit(draw.normal(size=to.shape))
     at = to[((h[:, None] - to) ** 2).sum(axis=2).argmin(axis=1)]
     noise = 0.05 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
     return _with(a, h=at + (1 - s) * (h - at) + noise)
@@ -111,6 +115,8 @@ def one_class(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h, y = a["h"].copy(), a["labels"]
     own = y == np.bincount(y).argmax()
     to = h.mean(axis=0) if v == 0 else h[draw.integers(len(h))]
+    if v == 2:  # the mean of another class
+        to = h[y == np.bincount(y).argsort()[-2]].mean(axis=0)
     noise = 0.02 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
     h[own] = (to + (1 - s) * (h - to) + noise)[own]
     return _with(a, h=h)
@@ -121,7 +127,7 @@ def decay(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Singular values fall by a further power of their number, over a floor of noise."""
     h = a["h"] - a["h"].mean(axis=0)
     U, w, V = np.linalg.svd(h, full_matrices=False)
-    w = w * np.arange(1, len(w) + 1.0) ** -s
+    w = w * np.arange(1, len(w) + 1.0) ** -s if v < 2 else w * np.exp(-s * np.arange(len(w)) / 6)
     Q = np.eye(V.shape[1]) if v == 0 else np.linalg.qr(draw.normal(size=(V.shape[1],) * 2))[0]
     out = (U * w) @ V @ Q
     return _with(a, h=out + 1e-3 * _size(out) * draw.normal(size=out.shape))
@@ -133,7 +139,8 @@ def dominating(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     u = _direction(h.shape[1], draw, 0)
     if v == 1:
         u = np.eye(h.shape[1])[draw.integers(h.shape[1])]
-    return _with(a, h=h + s * _size(h) * draw.normal(size=(len(h), 1)) * u)
+    along = draw.normal(size=(len(h), 1)) if v < 2 else 1.7 * (2 * draw.random((len(h), 1)) - 1)
+    return _with(a, h=h + s * _size(h) * along * u)
 
 
 @ill("labels", "dimensional_collapse", "knn", (0.8, 0.4, 0.15, 0.06))
@@ -144,6 +151,8 @@ def few_directions(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     k = max(2, round(s * d))
     Q = np.linalg.qr(draw.normal(size=(d, d)))[0]
     left = h @ Q[:, :k] @ (Q[:, :k].T if v == 0 else Q[:, -k:].T)
+    if v == 2:  # a bottleneck: rectified, and spread out again by a linear map
+        left = np.maximum((h - h.mean(axis=0)) @ Q[:, :k], 0) @ draw.normal(size=(k, d))
     return _with(a, h=left + 1e-4 * _size(left) / np.sqrt(d) * draw.normal(size=h.shape))
 
 
@@ -151,7 +160,9 @@ def few_directions(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def nearly_dead(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     some = _some(h.shape[1], s, draw)
-    h[:, some] *= 0.02 if v == 0 else 0.004
+    h[:, some] *= (0.02, 0.004, 0.01)[v] * (
+        np.exp(0.5 * draw.normal(size=len(some))) if v == 2 else 1
+    )
     return _with(a, h=h)
 
 
@@ -161,6 +172,10 @@ def repeated(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
     own = h[:, draw.choice(h.shape[1], 2, replace=False)]
     mixed = own @ draw.normal(size=(2, int(s))) if v == 1 else np.repeat(own[:, :1], int(s), axis=1)
+    if v == 2:  # with either sign and a little noise
+        mixed = mixed * draw.choice([-1, 1], int(s)) + 0.02 * own.std() * draw.normal(
+            size=mixed.shape
+        )
     return _with(a, h=np.concatenate([h, mixed], axis=1))
 
 
@@ -170,6 +185,9 @@ def quantised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
     low, high = (h.min(), h.max()) if v == 0 else np.quantile(h, [0.001, 0.999])
     step = (high - low) / (s - 1)
+    if v == 2:  # each dimension between its own extremes
+        low, high = h.min(axis=0), h.max(axis=0)
+        step = np.maximum(high - low, 1e-12) / (s - 1)
     return _with(a, h=low + step * np.round((np.clip(h, low, high) - low) / step))
 
 
@@ -178,8 +196,8 @@ def shrunk(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Some rows shrink towards a common offset, and are everyone's neighbours."""
     h = a["h"] - a["h"].mean(axis=0)
     some = _some(len(h), s, draw)
-    h[some] *= 0.05 if v == 0 else 0.15
-    return _with(a, h=h + (1.0 if v == 0 else 0.7) * _size(h) * _direction(h.shape[1], draw, 0))
+    h[some] *= (0.05, 0.15, 0.1)[v]
+    return _with(a, h=h + (1.0, 0.7, 0.5)[v] * _size(h) * _direction(h.shape[1], draw, 0))
 
 
 # ---- rows ----
@@ -188,7 +206,7 @@ def shrunk(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "zero_rows", "knn", (0.002, 0.03, 0.1, 0.3))
 def zeros(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
-    h[_some(len(h), s, draw) if v == 0 else np.arange(round(s * len(h)))] = 0
+    h[np.arange(round(s * len(h))) if v == 1 else _some(len(h), s, draw)] = 0
     return _with(a, h=h)
 
 
@@ -199,14 +217,17 @@ def outliers(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     other = draw.normal(size=(len(some), h.shape[1]))
     length = np.median(np.linalg.norm(h, axis=1))
     h[some] = 10 * length * unit(other if v == 0 else other + 8 * other[:1])
+    if v == 2:  # overflow: one dimension of the row
+        h[some] = a["h"][some]
+        h[some, draw.integers(h.shape[1], size=len(some))] += 10 * length
     return _with(a, h=h)
 
 
 @ill("labels", "mixed_normalisation mixed_scales", "euclidean", (0.02, 0.1, 0.5))
 def half_normalised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
-    h = a["h"] * (7 if v == 0 else 0.1) / np.median(np.linalg.norm(a["h"], axis=1))
+    h = a["h"] * (7, 0.1, 20)[v] / np.median(np.linalg.norm(a["h"], axis=1))
     some = _some(len(h), s, draw)
-    spread = np.exp(0.2 * draw.normal(size=(len(h), 1)))
+    spread = np.exp((0.2, 0.2, 0.4)[v] * draw.normal(size=(len(h), 1)))
     h = h * spread
     h[some] = unit(h[some])
     return _with(a, h=h)
@@ -215,7 +236,7 @@ def half_normalised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "mixed_scales mixed_normalisation", "euclidean", (1.2, 2.0, 5.0, 50.0))
 def two_scales(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
-    h[_some(len(h), 0.5 if v == 0 else 0.3, draw)] *= s
+    h[_some(len(h), (0.5, 0.3, 0.15)[v], draw)] *= s if v < 2 else 1 / s
     return _with(a, h=h)
 
 
@@ -224,7 +245,10 @@ def two_encoders(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     some = _some(len(h), s, draw)
     Q = np.linalg.qr(draw.normal(size=(h.shape[1],) * 2))[0]
-    h[some] = h[some] @ Q + (0.0 if v == 0 else _size(h) * _direction(h.shape[1], draw, 0))
+    if v == 2:  # an encoder whose units are in another order and of other signs
+        Q = np.eye(h.shape[1])[draw.permutation(h.shape[1])]
+        Q = Q * draw.choice([-1, 1], h.shape[1])
+    h[some] = h[some] @ Q + (_size(h) * _direction(h.shape[1], draw, 0) if v == 1 else 0.0)
     return _with(a, h=h)
 
 
@@ -234,9 +258,9 @@ def copies(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h, y = a["h"].copy(), a["labels"].copy()
     some = _some(len(h), s, draw)
     from_ = np.setdiff1d(np.arange(len(h)), some)
-    of = draw.choice(from_, len(some) if v == 0 else max(1, len(some) // 4))
+    of = draw.choice(from_, max(1, len(some) // (1, 4, 2)[v]))
     of = np.resize(of, len(some))
-    noise = (0.03 if v == 0 else 0.15) * h.std(axis=0) * draw.normal(size=(len(some), h.shape[1]))
+    noise = (0.03, 0.15, 0.08)[v] * h.std(axis=0) * draw.normal(size=(len(some), h.shape[1]))
     h[some], y[some] = h[of] + noise, y[of]
     return _with(a, h=h, labels=y)
 
@@ -274,20 +298,23 @@ def label_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     y = a["labels"].copy()
     some = _some(len(y), s, draw)
     c = int(y.max()) + 1
-    y[some] = draw.integers(0, c, len(some)) if v == 0 else (y[some] + 1) % c
+    y[some] = draw.integers(0, c, len(some)) if v != 1 else (y[some] + 1) % c
+    if v == 2:  # by the frequencies of the classes
+        y[some] = draw.choice(a["labels"], len(some))
     return _with(a, labels=y)
 
 
 @ill("labels", "at_chance label_noise", "knn", (1.0,))
 def shuffled_labels(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     y = a["labels"]
-    return _with(a, labels=draw.permutation(y) if v == 0 else np.roll(y, 37))
+    return _with(a, labels=np.roll(y, 37) if v == 1 else draw.permutation(y))
 
 
 @ill("labels", "at_chance", "knn", (1.0,))
 def pure_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     shape = a["h"].shape
-    return _with(a, h=draw.normal(size=shape) if v == 0 else draw.random(size=shape))
+    noise = draw.normal(size=shape) if v == 0 else draw.random(size=shape)
+    return _with(a, h=draw.standard_t(4, size=shape) if v == 2 else noise)
 
 
 @ill("labels", "leaked_label", "flattery", (3.0, 0.5, 0.1, 0.02))
@@ -298,6 +325,8 @@ def leak(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     code = 3 * _size(h) * code / (1e-9 + y.std())
     if v == 0:
         return _with(a, h=np.c_[h, code])
+    if v == 2:  # a tenth as far, beside its own negative
+        return _with(a, h=np.c_[0.3 * code, h, -0.3 * code])
     Q = np.linalg.qr(draw.normal(size=(h.shape[1] + 1,) * 2))[0]
     return _with(a, h=np.c_[h, code] @ Q)
 
@@ -308,6 +337,9 @@ def shifted_split(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     test = a["split"] == 1
     u = draw.normal(size=h.shape[1])
     h[test] = h[test] + s * _size(h) * u / np.linalg.norm(u)
+    if v == 2:  # some dimensions fade on the test side
+        faded = draw.random(h.shape[1]) < min(0.9, s / 2)
+        h[test] = np.where(faded, h[test].mean(axis=0), h[test])
     if v == 1:
         middle = h[test].mean(axis=0)
         h[test] = middle + (1 + s) * (h[test] - middle)
@@ -324,6 +356,9 @@ def mispaired(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     if v == 0:
         some = _some(n, s, draw)
         to[some] = some[draw.permutation(len(some))]
+    elif v == 2:  # a block was shuffled
+        first = int(draw.integers(0, n - round(s * n) + 1))
+        to[first : first + round(s * n)] = draw.permutation(to[first : first + round(s * n)])
     else:  # off by one from some row on
         first = n - round(s * n)
         to[first:] = np.roll(to[first:], 1)
@@ -337,12 +372,16 @@ def gap(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     if v == 0:
         return _with(a, h2=h + size * _direction(h.shape[1], draw, 0))
     u = _direction(h.shape[1], draw, 0)
+    if v == 2:  # a gap along the first direction of the data
+        u = np.linalg.svd(h - h.mean(axis=0), full_matrices=False)[2][0]
+        return _with(a, h1=a["h1"] + size * u)
     return _with(a, h1=a["h1"] + size * u / 2, h2=h - size * u / 2)
 
 
 @ill("pairs", "side_scales", "recall_euclidean", (1.2, 3.0, 20.0))
 def scaled_side(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
-    return _with(a, h2=a["h2"] * (s if v == 0 else 1 / s))
+    middle = a["h1"].mean(axis=0) if v == 2 else 0.0
+    return _with(a, h2=middle + (a["h2"] - middle) * (1 / s if v == 1 else s))
 
 
 @ill("pairs", "permuted_columns", "recall", (0.05, 0.3, 1.0))
@@ -351,6 +390,8 @@ def permuted(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     some = np.sort(_some(d, s, draw))
     to = np.arange(d)
     to[some] = some[draw.permutation(len(some))] if v == 0 else np.roll(some, 1)
+    if v == 2:  # in reverse
+        to[some] = some[::-1]
     return _with(a, h2=a["h2"][:, to])
 
 

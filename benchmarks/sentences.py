@@ -41,7 +41,8 @@ def sentences(n: int) -> list[str]:
     return [fit[i] for i in np.linspace(0, len(fit) - 1, n).astype(int)]
 
 
-def embed(texts: list[str]) -> np.ndarray:
+def embed(texts: list[str], layers: int = LAYERS, unit: bool = True) -> np.ndarray:
+    """Mean over the tokens after so many layers, as unit rows or as they come."""
     folder = _unpacked()
     from safetensors.torch import load_file
 
@@ -53,7 +54,8 @@ def embed(texts: list[str]) -> np.ndarray:
     with torch.no_grad():
         for start in range(0, len(texts), 64):
             ids = [_tokens(text, vocabulary) for text in texts[start : start + 64]]
-            out.append(_bert(w, ids))
+            found = _bert(w, ids, layers)
+            out.append(F.normalize(found, dim=1) if unit else found)
     return torch.cat(out).numpy()
 
 
@@ -93,7 +95,7 @@ def _piece(word: str, start: int, end: int) -> str:
     return word[start:end] if start == 0 else f"##{word[start:end]}"
 
 
-def _bert(w: dict[str, Tensor], ids: list[list[int]]) -> Tensor:
+def _bert(w: dict[str, Tensor], ids: list[list[int]], layers: int) -> Tensor:
     length = max(map(len, ids))
     x = torch.tensor([one + [0] * (length - len(one)) for one in ids])
     mask = torch.tensor([[1.0] * len(one) + [0.0] * (length - len(one)) for one in ids])
@@ -108,7 +110,7 @@ def _bert(w: dict[str, Tensor], ids: list[list[int]]) -> Tensor:
     h = h + w["embeddings.position_embeddings.weight"][:length]
     h = norm(h + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
     bias = (1 - mask)[:, None, None, :] * -1e9
-    for layer in range(LAYERS):
+    for layer in range(layers):
         at = f"encoder.layer.{layer}"
         q, k, v = (
             linear(h, f"{at}.attention.self.{part}").unflatten(-1, (HEADS, -1)).transpose(1, 2)
@@ -119,5 +121,4 @@ def _bert(w: dict[str, Tensor], ids: list[list[int]]) -> Tensor:
         h = norm(h + linear(seen, f"{heads}.dense"), f"{heads}.LayerNorm")
         wide = F.gelu(linear(h, f"{at}.intermediate.dense"))
         h = norm(h + linear(wide, f"{at}.output.dense"), f"{at}.output.LayerNorm")
-    mean = (h * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-    return F.normalize(mean, dim=1)
+    return (h * mask[:, :, None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)

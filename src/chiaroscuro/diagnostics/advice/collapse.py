@@ -181,7 +181,7 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
     if not (falls or thin or steep):
         return None
     halves = facts.get("half_rank_costs")
-    severity = graded(even) if steep and grave else "note"
+    severity = graded(even, built=facts.built) if steep and grave else "note"
     if falls and severity == "note":
         if halves is None:
             severity = "warning" if at <= 0.5 * room else "note"
@@ -255,7 +255,7 @@ def dead_dimensions(facts: Facts) -> Finding | None:
     cost = facts.cost("columns")
     nothing = facts.get("zero_dimensions", 0) >= ALL_DEAD * d and facts.training
     lost = _lost(facts)
-    severity = "critical" if nothing else graded(cost)
+    severity = "critical" if nothing else graded(cost, built=facts.built)
     if severity == "note" and constant >= 0.5 * d and facts.training and lost > 0.05:
         severity = "warning"
     return Finding(

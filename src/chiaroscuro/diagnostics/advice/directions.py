@@ -34,7 +34,7 @@ def common_offset(facts: Facts) -> Finding | None:
     cosine = facts.get("mean_cosine_without_far", facts.main("mean_cosine"))
     if cost is None or cosine is None:
         return None
-    severity = graded(cost)
+    severity = graded(cost, built=facts.built)
     if not cost.right and cosine >= NARROW and cost.gain >= MOVED:
         severity = "warning"
     if cosine < 0.6 and cost.gain < 0.05:
@@ -72,7 +72,7 @@ def dominating_direction(facts: Facts) -> Finding | None:
     drowns = drowns and (columns is None or columns.gain < cost.gain - COSTLY)
     if not (alone or drowns) or not facts.contrastive:
         return None
-    severity = graded(cost)
+    severity = graded(cost, built=facts.built)
     k = facts.get("first_removed", 1)
     if not cost.right and top >= 0.7 and cost.gain >= MOVED:
         severity = "warning"
@@ -111,7 +111,7 @@ def uneven_dimensions(facts: Facts) -> Finding | None:
     dead = facts.get("faint_dimensions", 0) + facts.get("constant_dimensions", 0)
     if facts.contrastive and dead >= max(2, 0.1 * facts.main("d", 1)):
         return None  # `dead_dimensions` speaks of it
-    severity = graded(cost)
+    severity = graded(cost, built=facts.built)
     if severity == "note" and facts.kind != "table":
         return None
     if not facts.contrastive:
@@ -182,11 +182,12 @@ def coarse_quantisation(facts: Facts) -> Finding | None:
     coarser = facts.cost("coarser")
     lost = 0.0 if coarser is None or not coarser.right else -coarser.gain
     sure = coarser is not None and coarser.right and -coarser.high >= 0.005
-    empty = facts.get("level_entropy", 1.0) < EMPTY and levels <= LEVELS / 2
+    empty = facts.get("level_entropy", 1.0) < EMPTY and 2 < levels <= LEVELS / 2
+    empty = empty and facts.get("even_levels", 1.0) >= 0.5  # bags of words are not on a grid
     return Finding(
         name="coarse_quantisation",
         severity="warning"
-        if (lost >= 0.03 and sure and facts.kind != "codes") or empty
+        if (lost >= 0.03 and sure and facts.kind != "codes" and levels > 2) or empty
         else "note",
         evidence=(
             f"a dimension takes {levels} different values"

@@ -17,6 +17,9 @@ COSTLY, SURELY = 0.03, 0.005
 than a note."""
 GRAVE = 0.2
 """Share that makes it critical."""
+BUILT, BUILT_SURELY = 0.15, 0.08
+"""The same as COSTLY and SURELY where rows are so by construction: features that start at 0 share a
+mean, and principal directions spread unevenly, without anything being wrong."""
 
 _PARTS = ("of", "before", "after", "gain", "low", "high", "n")
 _NAMES = {
@@ -80,8 +83,11 @@ class Cost(Record):
         )
 
 
-def graded(cost: Cost | None, without: str = "note") -> str:
+def graded(cost: Cost | None, without: str = "note", built: bool = False) -> str:
     """The severity of what a cure regains; `without` where nothing could be right or wrong.
+
+    Args:
+        built: whether rows are so by construction, which only a large gain makes a fault.
 
     Example:
         >>> graded(Cost("knn_accuracy", 0.5, 0.6, 0.1, 0.08, 0.12, 900))
@@ -91,7 +97,8 @@ def graded(cost: Cost | None, without: str = "note") -> str:
         return without
     if cost.gain >= GRAVE and cost.low >= GRAVE / 2:
         return "critical"
-    return "warning" if cost.gain >= COSTLY and cost.low >= SURELY else "note"
+    least, surely = (BUILT, BUILT_SURELY) if built else (COSTLY, SURELY)
+    return "warning" if cost.gain >= least and cost.low >= surely else "note"
 
 
 @dataclass(frozen=True)
@@ -206,6 +213,11 @@ class Facts:
     def contrastive(self) -> bool:
         """Whether rows are to be judged as embeddings: no map, counts, codes, shares or table."""
         return self.kind == "embedding"
+
+    @property
+    def built(self) -> bool:
+        """Whether dimensions start at 0 (relu, counts, histograms) or are principal directions."""
+        return bool(self.get("rectified", False) or self.get("principal", False))
 
     @property
     def training(self) -> bool:

@@ -32,10 +32,15 @@ LEAK = 0.97
 LINE, AHEAD, STEPS = 0.8, 4.0, 0.97
 """Explained share of the best direction, how much less of it is left than of the second's, and
 how evenly the classes lie along it."""
+MANY, SHARP = 6, 0.985
+"""Classes below which any order is likely, and the explained share that no measurement has."""
 RARE = 1e-4
 """Probability by chance that classes lie so evenly along a line in the order of their numbers."""
 SURE, BLIND = 0.98, 0.12
 """Linear accuracy that is too good, and by how much neighbours then fall short of it."""
+AGREE = 0.9
+"""Margin of the votes plus the share of wrong labels, where the other labels are right: 1 and more
+for clean classes under wrong labels, less where classes overlap."""
 STRUCTURE = 0.08
 """How much nearer neighbours are than with columns shuffled, where rows have structure."""
 
@@ -164,6 +169,8 @@ def label_noise(facts: Facts) -> Finding | None:
         return None  # the labels fit the input: the embeddings are at fault
     if _drowned(facts):
         return None  # the labels fit what other directions drown
+    if share > 0.5 or facts["suspect_margin"] + share < AGREE:
+        return None  # where labels are wrong at random, the votes that remain agree with each other
     count = facts["suspect_count"]
     return Finding(
         name="label_noise",
@@ -204,6 +211,9 @@ def leaked_label(facts: Facts) -> Finding | None:
     ordered = facts.get("label_line_steps", 0.0) >= STEPS and facts.get("label_line_p", 1.0) <= RARE
     one |= ordered and at < d
     rotated = line >= LINE and steps >= STEPS and (1 - following) >= AHEAD * (1 - line)
+    classes = facts.get("n_classes", MANY)
+    if classes < MANY:  # few classes lie in order by chance: only a sharp code is one
+        one, rotated = one and most >= SHARP, rotated and line >= SHARP
     hidden = linear >= SURE and knn <= linear - BLIND and not _drowned(facts)
     if not (one or rotated or hidden or ordered) or facts.kind == "map":
         return None

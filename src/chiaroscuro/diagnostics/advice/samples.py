@@ -21,6 +21,8 @@ what they flatter."""
 SEEN = 0.005
 """Share of rows with a near twin that is worth a word; by chance a thousandth."""
 FLATTERED = 0.02
+GRID = 8
+"""Values of a dimension up to which rows may coincide without being copies."""
 HUB = 0.1
 """Share of all rows that have one and the same row among their ten nearest."""
 SKEW = 4.0
@@ -49,7 +51,8 @@ def duplicated_samples(facts: Facts) -> Finding | None:
     single = facts.cost("single")
     flattered = 0.0 if single is None else -single.gain
     sure = flattered >= FLATTERED and single is not None and -single.high >= 0
-    many = single is None and max(exact / n, share / 2.5) >= TWINS
+    grid = facts.get("levels", 99) <= GRID  # on a grid rows meet by chance
+    many = single is None and max(exact / n, 0.0 if grid else share / 2.5) >= TWINS
     severity = "warning" if sure or many else "note"
     return Finding(
         name="duplicated_samples",

@@ -53,8 +53,12 @@ def _sides(out: Measured, pairs: Pairs) -> dict[str, Any]:
     if found["side_gap"] > 0.25:
         note(out, "gap", pairs.gain(x1 - m1, x2 - m2))
     if abs(math.log(max(found["side_scale"], 1e-12))) > math.log(1.1) and min(spreads) > 0:
-        both = (x1 - m1) / spreads[0], (x2 - m2) / spreads[1]
-        note(out, "scales", pairs.gain(*both, metric="euclidean"))
+        # over what subtracting the means alone gains, which is another finding's
+        centred = Pairs(x1 - m1, x2 - m2)
+        both = centred.x1 / spreads[0], centred.x2 / spreads[1]
+        plain = pairs.gain(x1 / spreads[0], x2 / spreads[1], metric="euclidean")
+        found_in = centred.gain(*both, metric="euclidean")
+        note(out, "scales", min(plain, found_in, key=lambda one: one.gain))
     return found
 
 

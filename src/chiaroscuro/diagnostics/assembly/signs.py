@@ -76,7 +76,7 @@ def kind_of(x: np.ndarray) -> str:
         return "map"
     some = x[:: max(1, len(x) // 500)]
     values = np.unique(some)
-    if len(values) == 2 and np.ptp(some, axis=0).all():
+    if len(values) == 2:
         return "codes"
     if some.min() >= 0:
         if (some == np.round(some)).all() and len(values) > 2:
@@ -103,7 +103,7 @@ def _levels(rows: Rows) -> dict[str, Any]:
     levels = int(np.quantile(moving, 0.9))
     found: dict[str, Any] = {"levels": levels}
     if levels <= 32:
-        found["level_entropy"] = _entropy(x, levels)
+        found |= {"level_entropy": _entropy(x, levels), "even_levels": _even(x)}
     if levels <= min(32, len(x) // 8):
         low, high = rows.x.min(), rows.x.max()
         step = 2 * (high - low) / max(levels - 1, 1)
@@ -111,6 +111,17 @@ def _levels(rows: Rows) -> dict[str, Any]:
         lost = rows.gain(coarser)
         found |= lost.numbers("coarser")
     return found
+
+
+def _even(x: np.ndarray) -> float:
+    """The share of dimensions with three values or more in which these stand on one even grid."""
+    found = []
+    for column in x.T:
+        steps = np.diff(np.unique(column))
+        if len(steps) >= 2:
+            times = steps / steps.min()
+            found.append(bool(np.abs(times - np.round(times)).max() < 1e-3))
+    return float(np.mean(found)) if found else 1.0
 
 
 def _entropy(x: np.ndarray, levels: int) -> float:
@@ -324,6 +335,9 @@ def _columns(out: Measured, rows: Rows) -> None:
     typical = float(np.quantile(spread[live], 0.9))
     faint = live & (spread < 0.1 * typical)
     numbers["faint_dimensions"] = int(faint.sum())
+    low = x.min(axis=0)[live]
+    numbers["rectified"] = bool(x.min() >= 0 and (low <= spread[live]).mean() >= 0.9)
+    numbers["principal"] = _principal(x[:, live], spread[live])
     numbers["spread_ratio"] = float(spread[live].max() / np.median(spread[live]))
     if faint.any() or (spread[live].max() > 5 * np.median(spread[live])):
         middle, scale = x.mean(axis=0), np.where(live, spread, 1.0)
@@ -350,6 +364,17 @@ def _columns(out: Measured, rows: Rows) -> None:
         _, w, V = np.linalg.svd(x - middle, full_matrices=False)
         centred = None if rows.y is None else rows.hits(x - middle)
         note(out, "even", _over(rows, _evened(middle, w, V, 0.3), centred))
+
+
+def _principal(x: np.ndarray, spread: np.ndarray) -> bool:
+    """Whether dimensions are uncorrelated and their spread falls: directions of an analysis."""
+    n, d = x.shape
+    if d < 4 or n < 2 * d:
+        return False
+    falls = float(np.corrcoef(np.arange(d), np.argsort(np.argsort(spread)))[0, 1]) < -0.9
+    z = (x - x.mean(axis=0)) / spread / math.sqrt(n)
+    C = np.abs(z.T @ z)[~np.eye(d, dtype=bool)]
+    return bool(falls and np.sqrt((C**2).mean()) < 2 / math.sqrt(n))
 
 
 # ---- crowds of rows ----
