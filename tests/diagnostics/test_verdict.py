@@ -294,3 +294,90 @@ def test_recall_counts_partners_that_are_nearest():
     pairs = Pairs(np.eye(4), np.eye(4)[[0, 1, 3, 2]])
     assert pairs.base.tolist() == [1, 1, 0, 0]
     assert pairs.gain(np.eye(4), np.eye(4)).gain == 0.5
+
+
+def test_lengths_that_vary_are_no_explosion():
+    """A largest row of 1.4 medians is nothing, and a norm is not compared with an entry's limit."""
+    h, y = rows()
+    h = h / np.linalg.norm(h, axis=1, keepdims=True)
+    h = 300.0 * h * np.random.default_rng(3).uniform(0.7, 1.39, size=(N, 1))
+    found = diagnose({"h": h.astype(np.float16), "labels": y})
+    assert grave(found) == []
+    assert "outlier_rows" not in [one.name for one in found.findings]
+    words = " ".join(f"{one.evidence} {one.cause} {one.advice}" for one in found.findings)
+    assert "float16" not in words
+    assert "65504" not in words
+
+
+def test_one_row_is_not_called_rows():
+    h, y = rows()
+    h[7] *= 100
+    one = finding(diagnose({"h": h, "labels": y}), "outlier_rows")
+    assert "1 of 300 rows" in one.evidence
+    assert "1 rows" not in f"{one.evidence} {one.advice}"
+
+
+# ---- what is so by construction ----
+
+
+def test_features_that_start_at_zero_share_a_mean_without_fault():
+    """Histograms and relu features: the mean is no fault unless it costs very much."""
+    draw = np.random.default_rng(0)
+    y = draw.integers(0, 6, 500)
+    h = np.maximum(draw.normal(size=(6, 48))[y] + 1.3 * draw.normal(size=(500, 48)) + 0.5, 0)
+    found = diagnose({"h": h, "labels": y})
+    assert found.measures["rectified"]
+    assert grave(found) == []
+    shifted = diagnose({"h": h + 10.0, "labels": y})
+    assert not shifted.measures["rectified"]
+
+
+def test_principal_directions_spread_unevenly_without_fault():
+    draw = np.random.default_rng(1)
+    y = draw.integers(0, 8, 600)
+    x = (draw.normal(size=(8, 60))[y] + draw.normal(size=(600, 60))) @ draw.normal(size=(60, 60))
+    x = x - x.mean(axis=0)
+    U, s, _ = np.linalg.svd(x, full_matrices=False)
+    found = diagnose({"h": U[:, :20] * s[:20], "labels": y})
+    assert found.measures["principal"]
+    assert not diagnose({"h": x[:, :20], "labels": y}).measures["principal"]
+    assert "uneven_dimensions" not in grave(found)
+
+
+def test_few_classes_in_order_are_no_leak():
+    """Three species by the length of a petal; a code beside them is one."""
+    draw = np.random.default_rng(2)
+    y = draw.integers(0, 3, 300)
+    size = y + 0.25 * draw.normal(size=300)
+    h = size[:, None] * [1.0, 0.6, 1.8, 0.9] + 0.3 * draw.normal(size=(300, 4)) + [5, 3, 2, 1]
+    assert "leaked_label" not in grave(diagnose({"h": h, "labels": y}))
+    leaked = np.c_[rows()[0], 20.0 * (y + 0.01 * draw.normal(size=300))]
+    assert "leaked_label" in grave(diagnose({"h": leaked, "labels": y}))
+
+
+def test_logarithms_of_counts_are_not_quantised():
+    draw = np.random.default_rng(3)
+    y = draw.integers(0, 4, 400)
+    rate = 0.4 * np.exp(draw.normal(size=(4, 40)))[y]
+    h = np.log1p(draw.poisson(rate))
+    h = h[h.any(axis=1)]
+    assert "coarse_quantisation" not in grave(diagnose(h))
+
+
+def test_classes_that_overlap_are_no_wrong_labels():
+    draw = np.random.default_rng(4)
+    y = draw.integers(0, 10, 900)
+    h = 0.45 * draw.normal(size=(10, 12))[y] + draw.normal(size=(900, 12))
+    found = diagnose({"h": h, "labels": y})
+    assert found.measures["knn_accuracy"] < 0.5
+    assert "label_noise" not in grave(found)
+
+
+def test_two_renderings_of_a_sample_are_pairs():
+    """Sides that differ more than samples do: the partner is there, and no pair is wrong."""
+    draw = np.random.default_rng(5)
+    shared = draw.normal(size=(400, 4)) @ draw.normal(size=(4, 32))
+    first, second = (shared + 1.5 * draw.normal(size=(400, 32)) + 2 * k for k in (0, 1))
+    assert "strong_views" not in grave(diagnose({"h1": first, "h2": second}))
+    assert "mispaired_views" not in grave(diagnose({"h1": first, "h2": second}))
+    assert "side_scales" not in grave(diagnose({"h1": first, "h2": second}))

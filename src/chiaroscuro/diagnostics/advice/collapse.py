@@ -39,6 +39,7 @@ SYMPTOMS = (
     *("common_offset", "dominating_direction", "uneven_dimensions", "duplicated_samples"),
     *("outlier_rows", "mixed_scales", "at_chance", "below_untrained", "below_raw_input"),
     *("class_collapse", "repeated_dimensions", "coarse_quantisation", "zero_rows"),
+    "mixed_encoders",
 )
 """What a training that went wrong leaves behind."""
 

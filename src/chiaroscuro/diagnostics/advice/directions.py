@@ -182,12 +182,12 @@ def coarse_quantisation(facts: Facts) -> Finding | None:
     coarser = facts.cost("coarser")
     lost = 0.0 if coarser is None or not coarser.right else -coarser.gain
     sure = coarser is not None and coarser.right and -coarser.high >= 0.005
-    empty = facts.get("level_entropy", 1.0) < EMPTY and 2 < levels <= LEVELS / 2
-    empty = empty and facts.get("even_levels", 1.0) >= 0.5  # bags of words are not on a grid
+    grid = facts.get("even_levels", 1.0) >= 0.5 and levels > 2  # bags of words are not on one
+    empty = facts.get("level_entropy", 1.0) < EMPTY and levels <= LEVELS / 2 and grid
     return Finding(
         name="coarse_quantisation",
         severity="warning"
-        if (lost >= 0.03 and sure and facts.kind != "codes" and levels > 2) or empty
+        if (lost >= 0.03 and sure and facts.kind != "codes" and grid) or empty
         else "note",
         evidence=(
             f"a dimension takes {levels} different values"

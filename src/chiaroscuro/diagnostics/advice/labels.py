@@ -38,9 +38,10 @@ RARE = 1e-4
 """Probability by chance that classes lie so evenly along a line in the order of their numbers."""
 SURE, BLIND = 0.98, 0.12
 """Linear accuracy that is too good, and by how much neighbours then fall short of it."""
-AGREE = 0.9
+AGREE = (0.8, 0.9)
 """Margin of the votes plus the share of wrong labels, where the other labels are right: 1 and more
-for clean classes under wrong labels, less where classes overlap."""
+for clean classes under wrong labels, less where classes overlap. The second for counts and shares,
+of which many rows are alike."""
 STRUCTURE = 0.08
 """How much nearer neighbours are than with columns shuffled, where rows have structure."""
 
@@ -169,7 +170,7 @@ def label_noise(facts: Facts) -> Finding | None:
         return None  # the labels fit the input: the embeddings are at fault
     if _drowned(facts):
         return None  # the labels fit what other directions drown
-    if share > 0.5 or facts["suspect_margin"] + share < AGREE:
+    if share > 0.5 or facts["suspect_margin"] + share < AGREE[not facts.contrastive]:
         return None  # where labels are wrong at random, the votes that remain agree with each other
     count = facts["suspect_count"]
     return Finding(

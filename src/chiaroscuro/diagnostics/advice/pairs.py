@@ -32,9 +32,9 @@ for mispaired rows; less where views merely hide the content."""
 FOREIGN = 0.08
 """Difference of the shares of other rows that a row's first and second view are nearer than, where
 the second is not its own."""
-ELSEWHERE, SCORE = 0.6, 4.0
+ELSEWHERE, NEARLY, SCORE = 0.6, 0.75, 4.0
 """Share of the lost rows that have a row of the other side nearer than any of their own, one half
-where there is no partner; and standard errors above that."""
+where there is no partner; the same where few rows say so; and standard errors above one half."""
 
 
 def mispaired_views(facts: Facts) -> Finding | None:
@@ -47,6 +47,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
     strangers = facts.get("pairs_uniform", 0.0)
     nothing = nearer < 0.5 + SURE * facts["pair_error"]
     found = lost >= 0.005 and elsewhere >= ELSEWHERE and score >= SCORE
+    found |= lost >= STRANGERS and elsewhere >= NEARLY and score >= SURE - 0.5
     some = (
         strangers >= STRANGERS
         and facts.get("pairs_upper", 0.0) >= FLAT

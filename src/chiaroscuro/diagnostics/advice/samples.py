@@ -15,9 +15,9 @@ __all__ = [
     "zero_rows",
 ]
 
-TWINS = 0.1
-"""Share of rows with an exact twin, or of near ones over 2.5, that is a warning where nothing says
-what they flatter."""
+TWINS, NEAR = 0.1, 0.4
+"""Share of rows with an exact twin, and with a near one, that is a warning where nothing says what
+they flatter."""
 SEEN = 0.005
 """Share of rows with a near twin that is worth a word; by chance a thousandth."""
 FLATTERED = 0.02
@@ -33,6 +33,8 @@ VALLEY = 0.06
 """Share of the rows with a length in the middle third between two groups of lengths."""
 ALONE = 0.45
 """How much more apart two groups of rows are than twice what their classes tell of them."""
+ALL_APART = ("dominating_direction", "at_chance", "common_offset", "hubs", "uneven_dimensions")
+"""What two groups that are never neighbours bring about."""
 MANY = 0.01
 """Share of zero rows that is a warning without labels; of far rows twice that."""
 
@@ -52,7 +54,7 @@ def duplicated_samples(facts: Facts) -> Finding | None:
     flattered = 0.0 if single is None else -single.gain
     sure = flattered >= FLATTERED and single is not None and -single.high >= 0
     grid = facts.get("levels", 99) <= GRID  # on a grid rows meet by chance
-    many = single is None and max(exact / n, 0.0 if grid else share / 2.5) >= TWINS
+    many = single is None and (exact / n >= TWINS or (share >= NEAR and not grid))
     severity = "warning" if sure or many else "note"
     return Finding(
         name="duplicated_samples",
@@ -134,8 +136,8 @@ def outlier_rows(facts: Facts) -> Finding | None:
         name="outlier_rows",
         severity=severity,
         evidence=(
-            f"{far} of {n} rows ({100 * share:.2g} %) are longer than four medians; in the middle "
-            f"{facts['far_factor']:.1f} times as long as a typical row"
+            f"{far} of {n} rows ({100 * share:.2g} %) are longer than four medians; "
+            f"half of these are {facts['far_factor']:.1f} times as long as a typical row or longer"
         ),
         cause="samples unlike the others, a batch that overflowed, or rows that were never "
         "normalised",
@@ -217,8 +219,11 @@ def mixed_encoders(facts: Facts) -> Finding | None:
     share = facts["groups_share"]
     if apart < 0.7 or apart - 2 * told < ALONE or share < 0.03 or not facts.contrastive:
         return None
-    cost = facts.cost("groups")
+    cost, first = facts.cost("groups"), facts.cost("first")
     severity = graded(cost)
+    gained = 0.0 if cost is None else cost.gain
+    # one wild dimension parts rows in two as well; then leaving it out regains as much
+    alone = apart >= 0.95 and (first is None or first.gain < gained - 0.02)
     return Finding(
         name="mixed_encoders",
         severity=severity,
@@ -232,7 +237,7 @@ def mixed_encoders(facts: Facts) -> Finding | None:
         expect="neighbours across both groups",
         paper="lopezpaz2017twosample",
         strength=apart / 0.7,
-        explains=("split_shift", "dimensional_collapse"),
+        explains=("split_shift", "dimensional_collapse", *(ALL_APART if alone else ())),
         cost=cost,
     )
 
