@@ -265,7 +265,7 @@ def copies(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     return _with(a, h=h, labels=y)
 
 
-@ill("h", "duplicated_samples", "flattery", (0.05, 0.3))
+@ill("h", "duplicated_samples", "flattery", (0.05, 0.3, 0.6))
 def copies_unlabelled(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     return copies(a, s, draw, v)
 
