@@ -15,7 +15,7 @@ __all__ = [
     "zero_rows",
 ]
 
-TWINS, NEAR = 0.1, 0.4
+TWINS, NEAR = 0.1, 0.3
 """Share of rows with an exact twin, and with a near one, that is a warning where nothing says what
 they flatter."""
 SEEN = 0.005

@@ -427,7 +427,7 @@ def _twins(out: Measured, rows: Rows) -> None:
     # P(d1 / d10 < r) is about 10 r^m in m dimensions: m from the upper half, where twins are not
     upper = float(np.quantile(ratio, 0.75))
     m = math.log(1 - 0.25 ** (1 / 9)) / math.log(min(max(upper, 1e-6), 0.999))
-    if m < 1.5:  # most rows have a twin: by how neighbours 10 to 20 recede instead
+    if m < 1.5 and ok.any():  # most rows have a twin: by how neighbours 10 to 20 recede instead
         places = np.arange(10, near.distances.shape[1])
         last = near.distances[ok, -1:]
         recede = float(np.log(np.maximum(near.distances[ok, 9:-1], 1e-300) / last).mean())
