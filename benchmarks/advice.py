@@ -469,7 +469,9 @@ def main() -> None:
     torch.set_num_threads(1)
     stored = HERE / "results" / "advice.json"
     result = json.loads(stored.read_text())["result"] if stored.exists() else {}
+    earlier = result.get("earlier", [])
     result = {part: result[part] for part in ("design", "judged") if "ills" in result.get(part, {})}
+    result |= {"earlier": earlier}
     if call.measure:
         for case in cases(call.part):
             if call.only is None or call.only in case.key:
@@ -480,6 +482,9 @@ def main() -> None:
         found = table(rows)
         show(rows, found)
         if call.only is None:
+            if call.part == "judged" and "judged" in result:  # what was said before stays said
+                kept = {k: v for k, v in result["judged"].items() if k not in ("ills", "cases")}
+                result["earlier"] = [*earlier, kept]
             result |= {call.part: {"rules": rules(), **found, "cases": rows}}
             print(
                 save("advice", result, "python benchmarks/advice.py --part design; --part judged")

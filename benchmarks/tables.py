@@ -374,8 +374,16 @@ def advice(content: dict) -> str:
         ("harmful_warned", "the same, above a note"),
         ("harmless_accused_of_another", "harmless ills (below 1 point) accused of another"),
         ("healthy_accused", "healthy sets accused above a note"),
+        ("natural_accused", "sets into which nothing was planted, accused above a note"),
     ):
-        lines.append(f"| {what} | {' | '.join(_share(result[p][key]) for p in parts)} |")
+        lines.append(f"| {what} | {' | '.join(_share(result[p].get(key)) for p in parts)} |")
+    for one in result.get("earlier", []):
+        lines += [
+            "",
+            f"An earlier judged part, seen once and part of the design since (rules "
+            f"`{one['rules']}`): {_share(one['harmful_named'])} of the harmful named, "
+            f"{_share(one['healthy_accused'])} of the sets without an ill accused.",
+        ]
     lines += ["", "| ill | " + " | ".join(f"{p}: harmful named" for p in parts)]
     lines[-1] += " | " + " | ".join(f"{p}: harmless warned" for p in parts) + " |"
     lines.append("|---" * (2 * len(parts) + 1) + "|")
