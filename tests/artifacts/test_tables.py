@@ -92,7 +92,7 @@ def test_shards_and_damage(tmp_path):
         pq.write_table(table().slice(50 * k, 50), folder / f"part-{k}.parquet")
     is_it(Embeddings.load(folder))
     (tmp_path / "b.parquet").write_bytes((folder / "part-0.parquet").read_bytes()[:300])
-    with pytest.raises(InputError, match=r"`b.parquet` is not a parquet file, or is damaged"):
+    with pytest.raises(InputError, match=r"`b.parquet` cannot be read as parquet: its 300 bytes"):
         open_source(tmp_path / "b.parquet")
     (tmp_path / "b.arrow").write_bytes(b"nonsense" * 9)
     with pytest.raises(InputError, match=r"`b.arrow` is not an Arrow file, or is damaged"):

@@ -16,6 +16,7 @@ import numpy as np
 from safetensors import SafetensorError
 
 from chiaroscuro.artifacts.bounded import fits, open_regular, read_regular
+from chiaroscuro.artifacts.footers import column_sizes
 from chiaroscuro.artifacts.numpy_files import read_npy, read_npz
 from chiaroscuro.artifacts.pieces import Pieces
 from chiaroscuro.errors import ChiaroError, InputError, need
@@ -238,24 +239,26 @@ def _safetensors(path: Path) -> dict[str, Any]:
 def _parquet(path: Path) -> dict[str, Any]:
     parquet = bring("pyarrow.parquet", f"Reading `{path.name}`", "'chiaroscuro[parquet]'")
     arrow = bring("pyarrow", f"Reading `{path.name}`", "'chiaroscuro[parquet]'")
+    with open_regular(path) as opened:
+        sizes = column_sizes(opened, f"`{path.name}`")
     try:
         file = parquet.ParquetFile(path, memory_map=True)
-    except arrow.ArrowInvalid as error:
+    except (arrow.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0][:200]
         raise InputError(f"`{path.name}` is not a parquet file, or is damaged: {reason}.") from None
     known = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
     lengths = [group.num_rows for group in known]
     declared = file.metadata.num_rows
     need(
-        sum(lengths) == declared and all(length >= 0 for length in lengths),
+        sum(lengths) == declared
+        and len(sizes) == len(known)
+        and all(length >= 0 for length in lengths),
         lambda: f"`{path.name}` declares {declared:,} rows; its groups have {sum(lengths):,}.",
     )
 
     def column(name: str) -> Callable[[int], Any]:
         def read(k: int) -> Any:
-            parts = [known[k].column(c) for c in range(known[k].num_columns)]
-            mine = [one for one in parts if one.path_in_schema.split(".")[0] == name]
-            fits(f"`{name}` of `{path.name}`", sum(one.total_uncompressed_size for one in mine))
+            fits(f"`{name}` of `{path.name}`", sizes[k].get(name, 0))
             return file.read_row_group(k, columns=[name])[name]
 
         return read

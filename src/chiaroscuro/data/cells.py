@@ -7,12 +7,13 @@ import functools
 import weakref
 from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chiaroscuro.artifacts.bounded import fits, memory_limit
+from chiaroscuro.artifacts.bounded import fits, memory_limit, open_regular
+from chiaroscuro.artifacts.footers import column_sizes
 from chiaroscuro.data.dataset import batch_of_objects
 from chiaroscuro.data.extras import bring
 from chiaroscuro.data.places import inside
@@ -28,6 +29,7 @@ __all__ = [
     "cell_values",
     "column_bytes",
     "is_encoded",
+    "know_sizes",
     "listed",
 ]
 
@@ -167,12 +169,15 @@ def _read_group(part: Shard, column: str, group: int, times: int) -> Any:
     parquet = bring("pyarrow.parquet", "Reading parquet", PARQUET)
 
     def read(path: Path) -> Any:
+        if part not in _SIZES:  # in a worker
+            with open_regular(path) as opened:
+                know_sizes(part, opened)
         with parquet.ParquetFile(path) as file:
             need(
                 group < file.metadata.num_row_groups,
                 lambda: f"`{part.where}` has fewer groups of rows than when it was opened.",
             )
-            size = column_bytes(file.metadata.row_group(group), {column})
+            size = column_bytes(part, group, {column})
             if times > 1 and times * size > memory_limit():
                 raise _LargeError
             fits(f"`{part.where}`", size)
@@ -181,14 +186,26 @@ def _read_group(part: Shard, column: str, group: int, times: int) -> Any:
     return part.read(read)
 
 
-def column_bytes(about: Any, columns: Container[str]) -> int:
+def column_bytes(part: Shard, group: int, columns: Container[str]) -> int:
     """Return the bytes that some columns of a group of rows take."""
-    every = (about.column(c) for c in range(about.num_columns))
-    return sum(
-        max(c.total_uncompressed_size, 0)
-        for c in every
-        if c.path_in_schema.split(".")[0] in columns
+    if part not in _SIZES:
+        with part.stream() as file:
+            know_sizes(part, file)
+    sizes = _SIZES[part]
+    need(
+        group < len(sizes),
+        lambda: f"`{part.where}` has fewer groups of rows than when it was opened.",
     )
+    return sum(size for name, size in sizes[group].items() if name in columns)
+
+
+def know_sizes(part: Shard, file: IO[bytes]) -> None:
+    """Remember how large the columns of an open file of parquet are."""
+    _SIZES[part] = column_sizes(file, f"`{part.where}`")
+    file.seek(0)
+
+
+_SIZES: weakref.WeakKeyDictionary[Shard, list[dict[str, int]]] = weakref.WeakKeyDictionary()
 
 
 class EncodedCells:

@@ -29,6 +29,7 @@ from chiaroscuro.data.cells import (
     cell_values,
     column_bytes,
     is_encoded,
+    know_sizes,
     listed,
 )
 from chiaroscuro.data.dataset import SPLITS, Dataset, batch_of_objects
@@ -170,7 +171,7 @@ def read_parquet(
     root = Path(parts[0].where).parent if here else cache_folder("shards")
     try:
         footers = [_footer(parquet, part) for part in parts]
-        lazy = _lazy_images(footers, roles, buffer, here)
+        lazy = _lazy_images(parts, footers, roles, buffer)
         keep = [n for n in footers[0].schema.to_arrow_schema().names if n != lazy]
         table = _read_groups(arrow, parquet, parts, footers, keep)
         split_images = None
@@ -196,8 +197,10 @@ def read_parquet(
 
 def _footer(parquet: Any, part: Shard) -> Any:
     """Return what a parquet file says of itself; of one elsewhere, no more is fetched."""
-    with part.stream() as opened, parquet.ParquetFile(opened) as file:
-        return file.metadata
+    with part.stream() as opened:
+        know_sizes(part, opened)
+        with parquet.ParquetFile(opened) as file:
+            return file.metadata
 
 
 def read_hugging_face(
@@ -399,7 +402,7 @@ def _read_groups(
         rows = 0
         with part.stream() as opened, parquet.ParquetFile(opened) as file:
             for group in range(footer.num_row_groups):
-                fits(f"`{part.where}`", taken + column_bytes(footer.row_group(group), keep))
+                fits(f"`{part.where}`", taken + column_bytes(part, group, keep))
                 for batch in file.iter_batches(256, row_groups=[group], columns=keep):
                     rows += len(batch)
                     taken += batch.nbytes
@@ -416,7 +419,9 @@ def _read_groups(
     return arrow.concat_tables(tables)
 
 
-def _lazy_images(footers: list[Any], roles: Roles, buffer: int | None, here: bool) -> str | None:
+def _lazy_images(
+    parts: list[Shard], footers: list[Any], roles: Roles, buffer: int | None
+) -> str | None:
     """Return the column of images if it is to stay in the files:
     if asked for, if it is large, or if they are elsewhere.
     """
@@ -425,11 +430,11 @@ def _lazy_images(footers: list[Any], roles: Roles, buffer: int | None, here: boo
     column = next((n for n in named if n in schema.names), None)
     if column is None or not is_encoded(schema.field(column).type):
         return None
-    if buffer is not None or not here:
+    if buffer is not None or parts[0].is_remote:
         return column
     size = sum(
-        column_bytes(footer.row_group(group), {column})
-        for footer in footers
+        column_bytes(part, group, {column})
+        for part, footer in zip(parts, footers, strict=True)
         for group in range(footer.num_row_groups)
     )
     return column if 4 * size > memory_limit() else None
