@@ -54,9 +54,10 @@ def test_damaged_footers_are_sentences():
     ):
         with pytest.raises(InputError, match="cannot be read as parquet"):
             column_sizes(io.BytesIO(content), "`a`")
-    deep = b"\x1c" * 5000
-    with pytest.raises(InputError, match="is damaged"):
-        column_sizes(io.BytesIO(b"PAR1" + deep + len(deep).to_bytes(4, "little") + b"PAR1"), "`a`")
+    for deep in (b"\x1c" * 5000, b"\x19" * 5000, b"\x1b\x01\xbb" + b"\x01\xbb" * 2000):
+        size = len(deep).to_bytes(4, "little")
+        with pytest.raises(InputError, match="is damaged"):
+            column_sizes(io.BytesIO(b"PAR1" + deep + size + b"PAR1"), "`a`")
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     for _ in range(2000):
         changed = bytearray(data)

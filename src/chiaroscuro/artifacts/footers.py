@@ -84,8 +84,6 @@ class _Compact:
         return (value >> 1) ^ -(value & 1)
 
     def struct(self, depth: int) -> dict[int, Any]:
-        if depth > _DEEPEST:
-            raise ValueError("nested too deeply")
         return dict(self._fields(depth))
 
     def _fields(self, depth: int) -> Iterator[tuple[int, Any]]:
@@ -97,6 +95,8 @@ class _Compact:
             yield number, kind == _TRUE if kind in (_TRUE, _FALSE) else self.value(kind, depth)
 
     def value(self, kind: int, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise ValueError("nested too deeply")
         if kind in _WHOLE:
             return self.zigzag()
         if kind == _BINARY:
