@@ -55,7 +55,6 @@ __all__ = [
     "barrier",
     "distributed_loss",
     "gather_alike",
-    "gather_candidates",
     "gather_rows",
     "in_parallel",
     "is_first",
@@ -69,6 +68,7 @@ __all__ = [
     "require_device",
     "share_buffers",
     "spread_loss",
+    "spread_losses",
     "sum_alike",
     "world_size",
 ]
@@ -180,8 +180,10 @@ class Spread(NamedTuple):
     loss: Tensor
     """With its gradient; its value is the loss, or this rank's share of it."""
     z1: Tensor | None
-    """The rows of all ranks, without gradient; None where the objective needs only its own."""
+    """The rows of all ranks, without gradient; None where they were not sent."""
     z2: Tensor | None
+    share: Tensor
+    """This rank's share of the loss, of which the sum over ranks is the loss."""
 
 
 def spread_loss(
@@ -194,60 +196,159 @@ def spread_loss(
     whole: bool = False,
     group: Group = None,
 ) -> Spread:
-    """Return the loss of `distributed_loss` and the rows it gathered, in one message each way.
-
-    Forward, one gather carries what each rank says of its input, the rows of both views and their
-    labels. Backward, one reduce-scatter adds up the gradients of the rows and of the objective's
-    parameters, which are then those of the loss on every rank; an objective over the batch needs
-    none. Only the first call, and one with more rows than any before it, sends a second message.
+    """Return the loss of `distributed_loss` and the rows it gathered: `spread_losses` of one pair.
 
     Args:
         objective, z1, z2, labels, queue, gradients, group: as for `distributed_loss`.
         whole: the value is the loss, by one more message; else this rank's share, of which the
             sum over ranks is the loss, and which nobody waits for.
     """
+    z, pairs = ([z1], [(0, None)]) if z2 is None else ([z1, z2], [(0, 1)])
+    spread = spread_losses(objective, z, pairs, labels, queue, gradients=gradients, group=group)
+    if not whole or world_size(group) == 1:
+        return spread[0]
+    value = [float(spread[0].share.detach())]
+    total = math.fsum(s for (s,) in _exchange(value, [0.0], group))
+    return spread[0]._replace(loss=_Whole.apply(spread[0].loss, total, 1))
+
+
+Pair = tuple[int, int | None]
+
+
+def spread_losses(
+    objective: Objective,
+    z: Sequence[Tensor],
+    pairs: Sequence[Pair],
+    labels: Tensor | None = None,
+    queue: Tensor | int | None = None,
+    wanted: Sequence[int] = (),
+    gradients: str = "averaged",
+    group: Group = None,
+) -> list[Spread]:
+    """Return the losses of several pairs of views of one batch, in one message each way.
+
+    Forward, one gather carries what each rank says of its input, the rows of all views and their
+    labels. Backward, one reduce-scatter adds up the gradients of the views that learn and of the
+    objective's parameters, which are then those of the losses on every rank; an objective over the
+    batch needs none. Only the first call, and one with more rows than any before it, sends a second
+    message.
+
+    Args:
+        objective, labels, gradients, group: as for `distributed_loss`.
+        z: this rank's rows of each view, all of one shape.
+        pairs: views of which there is a loss, by their numbers; (i, None) for an objective of one.
+        queue: as for `distributed_loss`; or the number of the view whose rows on all ranks are
+            extra candidates that learn.
+        wanted: views whose rows of all ranks are returned even where the objective needs only its
+            own.
+
+    Returns:
+        One of each pair, whose loss has the value of this rank's share.
+    """
     ranks, me = world_size(group), rank(group)
+    fixed = None if isinstance(queue, int) else queue
     if ranks == 1:
-        loss = objective(z1, z2, labels, queue)
-        return Spread(loss, z1.detach(), None if z2 is None else z2.detach())
+        more = z[queue] if isinstance(queue, int) else queue
+        found = []
+        for i, j in pairs:
+            z2 = None if j is None else z[j]
+            loss = objective(z[i], z2, labels, more)
+            found.append(Spread(loss, z[i].detach(), None if z2 is None else z2.detach(), loss))
+        return found
     own = objective.reduces == "samples"
-    mine = _attempt(lambda: header(objective, z1, z2, labels, queue))
-    alone: Tensor | Exception | None = None
+    mine = _attempt(lambda: _header_of(objective, z, pairs, labels, fixed))
+    alone: list[Tensor] | Exception = []
     if own and not isinstance(mine, Exception):  # before the message, which tells of its failure
-        n = len(z1)
-        alone = _attempt(lambda: objective(z1, z2, labels, queue) if n else _nothing(z1, z2))
+        alone = _attempt(lambda: [_alone(objective, z, pair, labels, fixed) for pair in pairs])
         mine = alone if isinstance(alone, Exception) else mine
-    parcel = None if own or isinstance(mine, Exception) else _parcel(z1, z2, labels)
+    sent = list(dict.fromkeys(wanted)) if own else list(range(len(z)))
+    rows = [z[k] for k in sent]
+    failed = isinstance(mine, Exception)
+    parcel = None if failed or not sent else _parcel(rows, None if own else labels)
     headers, received = _exchange_headers(mine, parcel, group)
     agree(headers)
     counts = [int(header.n) for header in headers]
-    if isinstance(alone, Tensor):
+    seen: dict[int, Tensor] = {}
+    everyone = None
+    if sent:
+        matrix, everyone = _unpacked(received, rows, None if own else labels, counts)
+        seen = dict(zip(sent, matrix.split(z[0].shape[1], dim=1), strict=True))
+    factor = ranks if gradients == "averaged" else 1
+    if own:
         need_pairs(objective, counts)
-        share: Tensor | Exception = alone * (counts[me] / sum(counts))
-        seen: tuple[Tensor | None, Tensor | None] = (None, None)
+        part = counts[me] / sum(counts)
+        shares = [loss * part for loss in alone]  # type: ignore[union-attr]
     else:
-        z1, z2 = _joined(z1, headers, "z1"), None if z2 is None else _joined(z2, headers, "z2")
-        views, everyone = _unpacked(received, z1, z2, labels, counts)
-        alike = objective.reduces == "batch"
-        names, parameters = [], []
-        if torch.is_grad_enabled():
-            wanted = [(k, p) for k, p in objective.named_parameters() if p.requires_grad]
-            names, parameters = [k for k, _ in wanted], [p for _, p in wanted]
-        rows = _side_by_side(z1, z2)
-        all_rows, *through = _Gather.apply(rows, views, counts, alike, group, *parameters)
-        w1, w2 = (all_rows, None) if z2 is None else all_rows.chunk(2, dim=1)
-        seen = w1.detach(), None if w2 is None else w2.detach()
-        batch = w1, w2, everyone, queue
-        known = dict(zip(names, through, strict=True))
-        share = _attempt(lambda: _share(objective, batch, counts, me, known))
-    if whole:
-        value = share if isinstance(share, Exception) else [float(share.detach())]
-        total: float | None = math.fsum(s for (s,) in _exchange(value, [0.0], group))
-    elif isinstance(share, Exception):
-        raise share  # every rank sees the same rows, and refuses them alike
-    else:
-        total = None
-    return Spread(_Whole.apply(share, total, ranks if gradients == "averaged" else 1), *seen)
+        z = _joined(z, pairs, headers)
+        w, known = _gathered_views(objective, z, seen, counts, group)
+        more = w[queue] if isinstance(queue, int) else fixed
+        batches = [(w[i], None if j is None else w[j], everyone, more) for i, j in pairs]
+        # every rank sees the same rows, and refuses them alike
+        shares = [_share(objective, batch, counts, me, known) for batch in batches]
+    return [
+        Spread(
+            _Whole.apply(share, None, factor),
+            None if seen.get(i) is None else wide(seen[i]).detach(),
+            None if j is None or seen.get(j) is None else wide(seen[j]).detach(),
+            share,
+        )
+        for share, (i, j) in zip(shares, pairs, strict=True)
+    ]
+
+
+def _header_of(
+    objective: Objective,
+    z: Sequence[Tensor],
+    pairs: Sequence[Pair],
+    labels: Tensor | None,
+    queue: Tensor | None,
+) -> Header:
+    """Return what this rank has of all pairs: views of one shape."""
+    every = [header(objective, z[i], None if j is None else z[j], labels, queue) for i, j in pairs]
+    shapes = {tuple(one.shape) for one in z}
+    need(
+        len(shapes) == 1,
+        lambda: f"`spread_losses` needs views of one shape; received {sorted(shapes)}.",
+    )
+    return every[0]._replace(
+        z1_wants=max(one.z1_wants for one in every), z2_wants=max(one.z2_wants for one in every)
+    )
+
+
+def _alone(
+    objective: Objective,
+    z: Sequence[Tensor],
+    pair: Pair,
+    labels: Tensor | None,
+    queue: Tensor | None,
+) -> Tensor:
+    """Return the loss of this rank's samples."""
+    z1, z2 = z[pair[0]], None if pair[1] is None else z[pair[1]]
+    return objective(z1, z2, labels, queue) if len(z1) else _nothing(z1, z2)
+
+
+def _gathered_views(
+    objective: Objective,
+    z: Sequence[Tensor],
+    seen: dict[int, Tensor],
+    counts: list[int],
+    group: Group,
+) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Return the rows of all ranks of each view, those that learn with their gradient, and the
+    parameters of the objective by name.
+    """
+    names, parameters = [], []
+    if torch.is_grad_enabled():
+        wanted = [(k, p) for k, p in objective.named_parameters() if p.requires_grad]
+        names, parameters = [k for k, _ in wanted], [p for _, p in wanted]
+    learn = [k for k, one in enumerate(z) if one.requires_grad] or list(range(len(z)))
+    alike = objective.reduces == "batch"
+    rows, everyone = (torch.cat([part[k] for k in learn], dim=1) for part in (_one_type(z), seen))
+    all_rows, *through = _Gather.apply(rows, everyone, counts, alike, group, *parameters)
+    views = [wide(seen[k]) for k in range(len(z))]
+    for k, view in zip(learn, all_rows.split(z[0].shape[1], dim=1), strict=True):
+        views[k] = view
+    return views, dict(zip(names, through, strict=True))
 
 
 LossInputs = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]
@@ -401,17 +502,17 @@ _ALL_GATHER = getattr(dist, "all_gather_single", None) or getattr(
 # ---- one message for the rows of a loss ----
 
 
-def _side_by_side(z1: Tensor, z2: Tensor | None) -> Tensor:
-    """Both views as one matrix, so that no two ranks can mistake their order."""
-    if z2 is None:
-        return z1
-    common = torch.promote_types(z1.dtype, z2.dtype)
-    return torch.cat([z1.to(common), z2.to(common)], dim=1)
+def _one_type(z: Sequence[Tensor]) -> list[Tensor]:
+    """Return views in the type that holds all of them."""
+    common = functools.reduce(torch.promote_types, [one.dtype for one in z])
+    return [one.to(common) for one in z]
 
 
-def _parcel(z1: Tensor, z2: Tensor | None, labels: Tensor | None) -> Tensor:
-    """Return the bytes of a rank's rows, then those of its labels."""
-    rows = _side_by_side(z1.detach(), None if z2 is None else z2.detach()).contiguous()
+def _parcel(z: Sequence[Tensor], labels: Tensor | None) -> Tensor:
+    """Return the bytes of a rank's rows, views side by side so that no two ranks can mistake their
+    order; then those of its labels.
+    """
+    rows = torch.cat(_one_type([one.detach() for one in z]), dim=1).contiguous()
     parts = [rows.view(-1).view(torch.uint8)]
     if labels is not None:
         parts.append(labels.to(rows.device, torch.int64).contiguous().view(-1).view(torch.uint8))
@@ -419,25 +520,20 @@ def _parcel(z1: Tensor, z2: Tensor | None, labels: Tensor | None) -> Tensor:
 
 
 def _unpacked(
-    received: Tensor,
-    z1: Tensor,
-    z2: Tensor | None,
-    labels: Tensor | None,
-    counts: list[int],
+    received: Tensor, z: Sequence[Tensor], labels: Tensor | None, counts: list[int]
 ) -> tuple[Tensor, Tensor | None]:
     """Return the rows and the labels of all ranks, in rank order."""
-    dtype = z1.dtype if z2 is None else torch.promote_types(z1.dtype, z2.dtype)
-    d = z1.shape[1] * (1 if z2 is None else 2)
-    width = d * dtype.itemsize
-    bounds = [n * width for n in counts]
+    dtype = functools.reduce(torch.promote_types, [one.dtype for one in z])
+    d, device = sum(one.shape[1] for one in z), z[0].device
+    bounds = [n * d * dtype.itemsize for n in counts]
     rows = torch.cat([part[:end] for part, end in zip(received, bounds, strict=True)])
-    rows = rows.to(z1.device).view(dtype).view(sum(counts), d)
+    rows = rows.to(device).view(dtype).view(sum(counts), d)
     if labels is None:
         return rows, None
     marks = torch.cat(
         [part[a : a + 8 * n] for part, a, n in zip(received, bounds, counts, strict=True)]
     )
-    return rows, marks.to(z1.device).view(torch.int64)
+    return rows, marks.to(device).view(torch.int64)
 
 
 class _Line:
@@ -540,11 +636,21 @@ def _parcels(parcel: Tensor | None, size: int, group: Group) -> Tensor:
 # ---- agreeing before anyone waits ----
 
 
-def _joined(z: Tensor, headers: list[Header], name: str) -> Tensor:
-    """Return rows that take part in the backward pass if any rank's do: it communicates."""
-    if z.requires_grad or not any(getattr(header, f"{name}_wants") for header in headers):
+def _joined(z: Sequence[Tensor], pairs: Sequence[Pair], headers: list[Header]) -> Sequence[Tensor]:
+    """Return views that take part in the backward pass if any rank's do: it communicates.
+
+    A rank without rows may have views that ask for no gradient where those of the others do.
+    """
+    if any(one.requires_grad for one in z) or len(z[0]):
         return z
-    return z.detach().requires_grad_()
+    wants = [any(getattr(h, name) for h in headers) for name in ("z1_wants", "z2_wants")]
+    sides = [{pair[side] for pair in pairs} for side in (0, 1)]
+    return [
+        one.detach().requires_grad_()
+        if any(want and k in side for want, side in zip(wants, sides, strict=True))
+        else one
+        for k, one in enumerate(z)
+    ]
 
 
 def on_every_rank(work: Callable[[], T], group: Group = None) -> T:
@@ -794,28 +900,6 @@ def gather_rows(t: Tensor, group: Group = None) -> Tensor:
     alike("gather_rows(t)", "the size of a row", widths, whole_number)
     alike("gather_rows(t)", "the dtype", dtypes, dtype_name)
     return _gathered(t, [int(n) for n in counts], group)
-
-
-def gather_candidates(z: Tensor, group: Group = None) -> Tensor:
-    """Return the rows of all ranks with their gradient: what all ranks ask of a row is added up.
-
-    For the `queue` of `distributed_loss` where it learns too, such as hard negatives. All ranks
-    have to call this, and `backward` as well.
-
-    Args:
-        z: this rank's rows, (n_r, d); each rank may bring another number of them.
-        group: a process group; the default one if None.
-
-    Example:
-        >>> gather_candidates(torch.ones(2, 3)).shape
-        torch.Size([2, 3])
-    """
-    if world_size(group) == 1:
-        return z
-    everyone = gather_rows(z, group)
-    counts = [int(n) for n in gather_rows(torch.tensor([len(z)]), group)]
-    z = z if z.requires_grad or not torch.is_grad_enabled() else z.detach().requires_grad_()
-    return _Gather.apply(z, everyone, counts, False, group)[0]
 
 
 def in_parallel(module: nn.Module) -> nn.Module:

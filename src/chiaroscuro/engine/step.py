@@ -22,11 +22,9 @@ from chiaroscuro.engine.distributed import (
     Spread,
     average_gradients,
     gather_alike,
-    gather_candidates,
-    gather_rows,
     on_any_rank,
     share_buffers,
-    spread_loss,
+    spread_losses,
     world_size,
 )
 from chiaroscuro.engine.networks import taking
@@ -136,8 +134,8 @@ def _pair_or_crops(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tenso
     """Return the loss of two views; or of all crops against the first two, which learn as well."""
     if len(z) > 2:
         return _of_crops(state, z, z[:2], y)
-    spread = _loss(state, z[0], z[1], y)
-    _adapt(state, [spread], z[:1], z[1:2])
+    (spread,) = _losses(state, z, [(0, 1)], y)
+    _adapt(state, [spread])
     return spread.loss
 
 
@@ -150,8 +148,9 @@ def _of_triples(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tensor:
             f"received `{type(state.objective).__name__}`."
         ),
     )
-    spread = _loss(state, z[0], z[1], y, gather_candidates(z[2]))
-    _adapt(state, [spread], z[:1], z[1:2])
+    negatives = 2
+    (spread,) = _losses(state, z, [(0, 1)], y, negatives)
+    _adapt(state, [spread])
     return spread.loss
 
 
@@ -159,12 +158,18 @@ def _of_crops(
     state: State, z: Sequence[Tensor], targets: Sequence[Tensor], y: Tensor | None
 ) -> Tensor:
     """Return the mean loss of the ordered pairs (crop v, target i), v != i [caron2021dino,
-    eq. 3].
+    eq. 3]. The queue takes the targets.
     """
+    views = [*z, *(one for one in targets if not any(one is crop for crop in z))]
+    place = [next(k for k, view in enumerate(views) if view is one) for one in targets]
     pairs = [(v, i) for i in range(len(targets)) for v in range(len(z)) if v != i]
-    losses = [_loss(state, z[v], targets[i], y, state.queue) for v, i in pairs]
-    kept = [spread for spread, pair in zip(losses, pairs, strict=True) if pair in ((0, 1), (1, 0))]
-    _adapt(state, kept[::-1], z[:2], targets[1::-1])
+    losses = _losses(state, views, [(v, place[i]) for v, i in pairs], y, state.queue)
+    by_pair = dict(zip(pairs, losses, strict=True))
+    kept = [by_pair[pair] for pair in ((0, 1), (1, 0))]
+    _adapt(state, kept)
+    if state.queue is not None:
+        for spread in kept:
+            _enqueue(state, _rows(spread.z2))
     return torch.stack([spread.loss for spread in losses]).mean()
 
 
@@ -174,40 +179,40 @@ def _explained(state: State, x1: Any, x2: Any) -> AbstractContextManager:
     return taking(state.networks.encoders[0], x1, x2) if first else contextlib.nullcontext()
 
 
-def _loss(
+def _losses(
     state: State,
-    z1: Tensor,
-    z2: Tensor,
+    z: Sequence[Tensor],
+    pairs: Sequence[tuple[int, int]],
     y: Tensor | None,
-    queue: Tensor | None = None,
-) -> Spread:
-    """Return the loss of all ranks' rows. Samples are finite, so embeddings that are not have
-    diverged.
+    queue: Tensor | int | None = None,
+) -> list[Spread]:
+    """Return the losses of pairs of views, over all ranks' rows. Samples are finite, so embeddings
+    that are not have diverged.
     """
+    needed = adapts(state.objective) or state.queue is not None
+    firsts = [pair for pair in pairs if pair[0] < 2] if needed else []  # as `_adapt` sees them
+    wanted = [k for pair in firsts for k in pair]
     try:
-        return spread_loss(state.objective, z1, z2, y, queue)
+        return spread_losses(state.objective, z, pairs, y, queue, wanted)
     except InputError:  # on every rank
-        finite = all(bool(torch.isfinite(z.detach()).all()) for z in (z1, z2))
+        finite = all(bool(torch.isfinite(one.detach()).all()) for one in z)
         if on_any_rank(not finite):
             what = f"The embeddings of step {state.step} are not finite"
             raise diverged(state, what) from None
         raise
 
 
-def _adapt(
-    state: State, spreads: Sequence[Spread], z1: Sequence[Tensor], z2: Sequence[Tensor]
-) -> None:
+def _adapt(state: State, spreads: Sequence[Spread]) -> None:
     """Once a step, after its losses: what the objective measures sees the pairs of all ranks."""
     if adapts(state.objective):
-        first = [gather_rows(z) if s.z1 is None else s.z1 for s, z in zip(spreads, z1, strict=True)]
-        adapt(state.objective, torch.cat(first), torch.cat(_second(spreads, z2)))
+        first = torch.cat([_rows(spread.z1) for spread in spreads])
+        adapt(state.objective, first, torch.cat([_rows(spread.z2) for spread in spreads]))
 
 
-def _second(spreads: Sequence[Spread], z2: Sequence[Tensor]) -> list[Tensor]:
-    """Return the rows of all ranks of second views:
-    as a loss has gathered them, or gathered now.
-    """
-    return [gather_rows(z) if s.z2 is None else s.z2 for s, z in zip(spreads, z2, strict=True)]
+def _rows(z: Tensor | None) -> Tensor:
+    """Return rows of all ranks, which the loss was asked to gather."""
+    need(z is not None, "A step needs the rows of all ranks, which its loss has not gathered.")
+    return z  # type: ignore[return-value]
 
 
 def _precision(options: FitOptions) -> AbstractContextManager:
@@ -235,17 +240,14 @@ def _against_target(state: State, networks: Any, batch: PairBatch, options: FitO
             keys = [target.project(target.encode(x, side), side) for side, x in sides]
         q = views_of(*networks(x1, x2)) if both else [networks(x1)]
     if len(q) > 2:
-        value = _of_crops(state, q, keys[::-1], y)
-        if state.queue is not None:
-            for new in keys:
-                _enqueue(state, gather_rows(new))
-        return value
+        return _of_crops(state, q, keys[::-1], y)
     q, keys = (q, keys) if both else (q[:1], keys[:1])
-    spreads = [_loss(state, a, b, y, state.queue) for a, b in zip(q, keys, strict=True)]
-    _adapt(state, spreads, q, keys)
+    pairs = [(k, len(q) + k) for k in range(len(q))]
+    spreads = _losses(state, [*q, *keys], pairs, y, state.queue)
+    _adapt(state, spreads)
     if state.queue is not None:
-        for rows in _second(spreads, keys):
-            _enqueue(state, rows)
+        for spread in spreads:
+            _enqueue(state, _rows(spread.z2))
     return spreads[0].loss if len(spreads) == 1 else spreads[0].loss + spreads[1].loss
 
 
