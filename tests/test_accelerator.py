@@ -150,3 +150,19 @@ def test_on_a_device_nothing_waits_and_the_numbers_are_those_of_the_cpu():
         assert row["waits"] == 0, f"{name} waits: {row['which']}"
         assert row["apart"] <= 5e-6, f"{name} is {row['apart']:.2e} from the CPU's numbers"
         assert row["launches"] > 5
+
+
+def test_a_step_on_a_device_waits_for_nothing():
+    """Whatever is trained; but for optimisers of others in float16, which torch asks the host to
+    step."""
+    command = [sys.executable, str(HERE / "steps_on_toy.py"), str(toy_device())]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert len(result["steps"]) == 12
+    for name, row in result["steps"].items():
+        foreign = "foreign" in name
+        assert row["waits"] == ["aten::_local_scalar_dense x 1; " if foreign else ""] * 3, name
+        assert row["apart"] <= 1e-4, f"{name} is {row['apart']:.2e} from the CPU's numbers"
+    for name, row in result["spoilt"].items():
+        assert row == {"weights": True, "moments": True, "scale": 32768.0}, name

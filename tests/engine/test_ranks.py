@@ -197,17 +197,17 @@ COUNTED = {
         *("network.momentum=0.9", "network.queue=32"),
     ],
     "DINO": [
-        *("objective=DINO(d=4)", "network.projector=Prototypes(d=4)", "network.momentum=0.9"),
+        *("objective=DINO()", "network.projector=Prototypes(d=4)", "network.momentum=0.9"),
     ],
     "DINO, both orders": [
-        *("objective=DINO(d=4)", "network.projector=Prototypes(d=4)", "network.momentum=0.9"),
+        *("objective=DINO()", "network.projector=Prototypes(d=4)", "network.momentum=0.9"),
         "symmetric=true",
     ],
     "SwAV": ["objective=SwAV()", "network.projector=Prototypes(d=4)"],
     "crops": [f"data.source={IMAGES}", *CROPS, "objective=InfoNCE()"],
     "crops against a slow copy": [
         *(f"data.source={IMAGES}", *CROPS, "network.momentum=0.9"),
-        *("objective=DINO(d=4)", "network.projector=Prototypes(d=4)"),
+        *("objective=DINO()", "network.projector=Prototypes(d=4)"),
     ],
     "sync": [*SYNC[1:], "objective=InfoNCE()"],
     "micro_batch": ["micro_batch=4"],
