@@ -164,5 +164,6 @@ def test_a_step_on_a_device_waits_for_nothing():
         foreign = "foreign" in name
         assert row["waits"] == ["aten::_local_scalar_dense x 1; " if foreign else ""] * 3, name
         assert row["apart"] <= 1e-4, f"{name} is {row['apart']:.2e} from the CPU's numbers"
+    assert "needs to embed the same rows alike twice" in result["moved"]
     for name, row in result["spoilt"].items():
         assert row == {"weights": True, "moments": True, "scale": 32768.0}, name

@@ -221,3 +221,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
     return at::native::view(x, C10_AS_INTARRAYREF_SLOW(size));
   });
 }
+
+// autocast casts nothing here
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFallthrough());
+}

@@ -32,6 +32,7 @@ def cached_backward(
     loss: Objective | Callable[..., Tensor],
     micro_batch: int,
     scale: float | Tensor | Callable[[Tensor], Tensor] = 1.0,
+    later: list[Callable[[], None]] | None = None,
 ) -> Tensor:
     """Run the backward pass of a batch of any size, holding the graph of one micro-batch at a time.
 
@@ -69,6 +70,8 @@ def cached_backward(
             `lambda z1, z2: distributed_loss(objective, z1, z2, labels)`.
         micro_batch: rows embedded at a time; the last micro-batch of a view may be smaller.
         scale: multiplies the loss for the backward pass: a number, or a `GradScaler`'s `scale`.
+        later: on an accelerator, takes the comparison of both embeddings as a function to be
+            called when the host waits anyway; None compares at once.
 
     Returns:
         The loss, unscaled and detached.
@@ -102,7 +105,11 @@ def cached_backward(
         )
         with _without_autocast():
             (scale(value) if callable(scale) else value * scale).backward()
-        _replay(pieces, z)
+        check = _replay(pieces, z)
+    if later is None or z[0].device.type == "cpu":
+        check()
+    else:
+        later.append(check)
     return value.detach()
 
 
@@ -195,8 +202,11 @@ def _embedded(pieces: list[_Piece]) -> list[Tensor]:
     return [torch.cat(parts).requires_grad_() for parts in views.values()]
 
 
-def _replay(pieces: list[_Piece], embeddings: list[Tensor]) -> None:
-    """Embed every piece again, with a graph, and send its part of the gradient down."""
+def _replay(pieces: list[_Piece], embeddings: list[Tensor]) -> Callable[[], None]:
+    """Embed every piece again, with a graph, and send its part of the gradient down.
+
+    Returns what refuses embeddings that are not those of the first time.
+    """
     now = _random_state()
     pending: set[nn.Module] = set()
     for piece in reversed(pieces):
@@ -220,12 +230,13 @@ def _replay(pieces: list[_Piece], embeddings: list[Tensor]) -> None:
             drift = torch.maximum(drift.to(z.device), (z.detach() - z0).abs().amax())
             size = torch.maximum(size.to(z.device), z0.abs().amax())
     _set_random_state(now)
-    _require_repeated(float(drift), float(size), embeddings)
-
-
-def _require_repeated(drift: float, size: float, embeddings: list[Tensor]) -> None:
     half = any(z.dtype in (torch.float16, torch.bfloat16) for z in embeddings)
     half = half or any(map(torch.is_autocast_enabled, _device_types()))
+    moved = torch.stack([drift, size])
+    return lambda: _require_repeated(*moved.tolist(), half)
+
+
+def _require_repeated(drift: float, size: float, half: bool) -> None:
     need(
         drift <= (_REPEATS_IN_HALF if half else _REPEATS) * size,
         lambda: (

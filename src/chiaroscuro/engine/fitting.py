@@ -265,7 +265,7 @@ def fit(
             plan = plan.in_lanes(state.lanes).for_device(device_of(options.device))
             training = replace(training, plan=plan)
             history = _loop(training, state, run, (*origin.notes, *notes, *said))
-            state.gather()
+            state.gather(everywhere=True)
             barrier()
     state.best.eval()
     return Fitted(state.best, state.objective, history, run)
@@ -795,12 +795,13 @@ def _opened(
     run = _open_folder(out, settings.table(), resume)
     if origin.prepare is not None:
         return run, origin.prepare(run)
+    whole = state.networks if state.plain is None else state.plain
     objects = _objects(plan, state)
-    known = described(objects, settings, None, [d for d in [state.networks.d] if d])
+    known = described(objects, settings, None, [d for d in [whole.d] if d])
     if resume:
         _require_same_texts(run, settings)
         origin.notes.extend(require_same(str(run.folder), run.objects(), known))
-    return run, lambda: remember(run, state.networks, known)
+    return run, lambda: remember(run, whole, known)
 
 
 def _require_same_texts(run: Run, settings: Settings) -> None:
@@ -819,7 +820,7 @@ def _require_same_texts(run: Run, settings: Settings) -> None:
 
 def _objects(plan: _Plan, state: State) -> Ingredients:
     """Return what is trained with, by the names that a run asks for."""
-    networks, objective = state.networks, state.objective
+    networks, objective = state.networks if state.plain is None else state.plain, state.objective
     projector, pairs = networks.projectors[0], getattr(plan.batches, "pairs", None)
     return Ingredients(
         objective=objective.function if isinstance(objective, AnyLoss) else objective,

@@ -67,6 +67,8 @@ class LARS(torch.optim.Optimizer):
         )
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "eta": eta}
         super().__init__(params, {**defaults, "exclude": False})
+        # a gradient scaler then leaves it to the device whether a step is taken
+        self._step_supports_amp_scaling = True
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -97,12 +99,21 @@ class LARS(torch.optim.Optimizer):
             if "v" not in self.state[w]:
                 self.state[w]["v"] = torch.zeros_like(w)
         velocities = [self.state[w]["v"] for w in weights]
+        overflowed = getattr(self, "found_inf", None)
+        if overflowed is not None:  # set by a gradient scaler
+            for w, v, move in zip(weights, velocities, moves, strict=True):
+                new = group["momentum"] * v + move
+                w.copy_(torch.where(overflowed > 0, w, w - new))
+                v.copy_(torch.where(overflowed > 0, v, new))
+            return
         torch._foreach_mul_(velocities, group["momentum"])
         torch._foreach_add_(velocities, moves)
         torch._foreach_sub_(weights, velocities)
 
 
-def optimiser(settings: OptimiserSettings, *modules: nn.Module) -> torch.optim.Optimizer:
+def optimiser(
+    settings: OptimiserSettings, *modules: nn.Module, scaled: bool = False
+) -> torch.optim.Optimizer:
     """Return the optimiser that the settings name, on all parameters of the modules.
 
     Parameters of one dimension or none are in a group of their own, without decay and, for LARS,
@@ -111,6 +122,8 @@ def optimiser(settings: OptimiserSettings, *modules: nn.Module) -> torch.optim.O
     Args:
         settings: name, lr and what goes with them.
         modules: networks, and an objective that learns its temperature.
+        scaled: whether a gradient scaler steps it, in float16: the device then decides whether a
+            step is taken, and nobody waits for it.
 
     Example:
         >>> from chiaroscuro.engine.settings import OptimiserSettings
@@ -129,25 +142,34 @@ def optimiser(settings: OptimiserSettings, *modules: nn.Module) -> torch.optim.O
     if settings.name == "lars":
         groups[1]["exclude"] = True
         return LARS(groups, settings.lr, settings.momentum, eta=settings.trust)
+    fused = True if scaled else None  # only those leave the decision to the device
     if settings.name == "sgd":
-        return torch.optim.SGD(groups, settings.lr, settings.momentum)
-    return torch.optim.AdamW(groups, settings.lr, (settings.momentum, settings.second_momentum))
+        made = torch.optim.SGD(groups, settings.lr, settings.momentum, fused=fused)
+        for p in parameters if scaled and settings.momentum else ():
+            # torch leaves them as memory was where the first step is not taken
+            made.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        return made
+    moments = settings.momentum, settings.second_momentum
+    return torch.optim.AdamW(groups, settings.lr, moments, fused=fused)
 
 
-def as_optimiser(what: Optimiser, *modules: nn.Module) -> torch.optim.Optimizer:
+def as_optimiser(
+    what: Optimiser, *modules: nn.Module, scaled: bool = False
+) -> torch.optim.Optimizer:
     """Return an optimiser of the modules' parameters, made if need be.
 
     Args:
         what: an optimiser, which has to hold parameters of the modules; settings; or a function
             such as `lambda parameters: torch.optim.Adam(parameters, 1e-3)`.
         modules: networks, and an objective that may learn.
+        scaled: as for `optimiser`.
 
     Example:
         >>> type(as_optimiser(lambda p: torch.optim.SGD(p, 0.1), nn.Linear(3, 2))).__name__
         'SGD'
     """
     if isinstance(what, OptimiserSettings):
-        return optimiser(what, *modules)
+        return optimiser(what, *modules, scaled=scaled)
     need(
         isinstance(what, torch.optim.Optimizer) or callable(what),
         lambda: (

@@ -26,6 +26,7 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 
 from chiaroscuro.artifacts import checkpoints
@@ -34,6 +35,7 @@ from chiaroscuro.engine.distributed import (
     is_first,
     on_every_rank,
     rank,
+    share_buffers,
     world_size,
 )
 from chiaroscuro.engine.networks import Networks
@@ -42,8 +44,8 @@ from chiaroscuro.models import pack, unpack
 
 __all__ = [
     "blocks",
+    "fill",
     "load_moments",
-    "plain_copy",
     "recomputed",
     "save_moments",
     "set_whole_weights",
@@ -77,22 +79,51 @@ def _elements(module: nn.Module) -> list[nn.Module]:
     return [block for child in module.children() for block in _elements(child)]
 
 
-def sharded(networks: Networks) -> Networks:
-    """Cut networks over the ranks, in place; alone, they stay as they are.
+def sharded(networks: Networks, device: torch.device) -> Networks:
+    """Return networks of which each rank has its parts on the device; alone, they are moved there.
+
+    The whole never is on a device: the parts are made empty, and the first rank sends out one
+    tensor after the other. It keeps the networks on its host; those of other ranks lose their
+    numbers.
 
     Args:
-        networks: on their device; made into networks whose parameters are parts.
+        networks: on the host, alike on every rank.
+        device: of the parts.
     """
     if world_size() == 1:
-        return networks
+        return networks.to(device)
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     # of outputs that are views of one tensor: nobody changes them in place
     warnings.filterwarnings("ignore", "FSDP2-wrapped module")
-    for block in blocks(networks):
-        fully_shard(block)
-    fully_shard(networks)
-    return networks
+    mesh = init_device_mesh(device.type, (world_size(),))
+    cut = _without_numbers(networks)
+    for block in blocks(cut):
+        fully_shard(block, mesh=mesh)
+    fully_shard(cut, mesh=mesh)
+    cut.to_empty(device=device)
+    whole: dict[str, Any] = dict(networks.state_dict()) if is_first() else {}
+    sent = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    with _quietly():
+        set_model_state_dict(cut, whole, options=sent)
+    if is_first():  # those that no checkpoint holds are sent as well
+        for part, buffer in zip(cut.buffers(), networks.buffers(), strict=True):
+            part.copy_(buffer)
+    else:
+        networks.to("meta")
+    share_buffers(cut)
+    return cut
+
+
+def _without_numbers(networks: Networks) -> Networks:
+    """Return a copy whose tensors have shapes and no numbers, without copying any."""
+    memo: dict[int, Any] = {}
+    for p in networks.parameters():
+        memo[id(p)] = nn.Parameter(torch.empty_like(p, device="meta"), p.requires_grad)
+    for buffer in networks.buffers():
+        memo[id(buffer)] = torch.empty_like(buffer, device="meta")
+    return copy.deepcopy(networks, memo)
 
 
 def recomputed(networks: nn.Module) -> nn.Module:
@@ -131,9 +162,25 @@ def _twice(kind: type[nn.Module]) -> type[nn.Module]:
     return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
 
 
-def plain_copy(networks: Networks) -> Networks:
-    """Return a copy on the CPU, made before networks are cut, for `whole_weights` to fill."""
-    return copy.deepcopy(networks).to("cpu").requires_grad_(False)
+def fill(whole: Networks, networks: nn.Module, everywhere: bool) -> None:
+    """Give whole networks on the host the numbers of those that are cut, one tensor at a time.
+
+    All ranks have to call this.
+
+    Args:
+        whole: of the first rank, or of all.
+        networks: which are cut.
+        everywhere: on every rank; else on the first.
+    """
+    filled = everywhere or is_first()
+    if filled and any(p.is_meta for p in whole.parameters()):
+        whole.to_empty(device="cpu")
+    ours = dict(whole.named_parameters()) | dict(whole.named_buffers())
+    with torch.no_grad():
+        for name, t in [*networks.named_parameters(), *networks.named_buffers()]:
+            full = t.full_tensor() if isinstance(t, DTensor) else t
+            if filled:
+                ours[name].copy_(full)
 
 
 def whole_weights(networks: nn.Module) -> dict[str, Tensor]:

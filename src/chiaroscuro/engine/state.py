@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -79,9 +79,12 @@ class State:
     scaler: torch.amp.GradScaler | None = None
     """What scales the loss in float16, or None."""
     plain: Networks | None = None
-    """Of networks that are cut over ranks, a whole copy, filled when it is asked for."""
+    """Of networks that are cut over ranks the whole, on the host, filled when it is asked for; on
+    all ranks but the first without any numbers until the end."""
     lanes: int = 1
     """Stretches of storage that each batch is read from, where data lie in blocks."""
+    checks: list[Callable[[], None]] = field(default_factory=list)
+    """What is left to be refused of the last steps, when losses are read."""
 
     @property
     def best(self) -> Networks:
@@ -95,12 +98,14 @@ class State:
         """All that learns, under one roof."""
         return nn.ModuleDict({"networks": self.networks, "objective": self.objective})
 
-    def gather(self) -> None:
-        """Fill the whole copy of networks that are cut; all ranks have to call this."""
+    def gather(self, everywhere: bool = False) -> None:
+        """Fill the whole of networks that are cut; all ranks have to call this.
+
+        Args:
+            everywhere: on every rank; else on the first.
+        """
         if self.plain is not None:
-            weights = sharding.whole_weights(self.networks)
-            if is_first():
-                self.plain.load_state_dict(weights)
+            sharding.fill(self.plain, self.networks, everywhere)
 
 
 def begin(
@@ -109,7 +114,8 @@ def begin(
     """Return the state before the first step.
 
     Args:
-        networks: moved to the device of the options, and changed in place by training.
+        networks: moved to the device of the options, and changed in place by training; with
+            `shard` they stay on the host and are filled at the end, and each device gets its part.
         objective: as well.
         optimiser: one of torch's, settings of one, or a function from parameters to one.
         options: of the training.
@@ -117,15 +123,17 @@ def begin(
     device = device_of(options.device)
     if options.sync_batch_norm:
         networks = synchronised(networks, device.type)
-    networks, objective = networks.to(device), objective.to(device)
+    objective = objective.to(device)
     if options.recompute:
         sharding.recomputed(networks)
     plain = None
     if options.shard and world_size() > 1:
-        plain = sharding.plain_copy(networks)
-        networks = sharding.sharded(networks)
+        plain, networks = networks, sharding.sharded(networks, device)
+    else:
+        networks = networks.to(device)
     torch.manual_seed(options.seed + 1_000_003 * rank())  # dropout differs from rank to rank
-    made = as_optimiser(optimiser, networks, objective)
+    half = options.precision == "float16"
+    made = as_optimiser(optimiser, networks, objective, scaled=half)
     return State(
         networks=networks,
         objective=objective,
@@ -134,7 +142,7 @@ def begin(
         target=Momentum(networks) if options.momentum else None,
         average=Momentum(networks) if options.average else None,
         queue=_queue(networks, options).to(device) if options.queue else None,
-        scaler=torch.amp.GradScaler(device.type) if options.precision == "float16" else None,
+        scaler=torch.amp.GradScaler(device.type) if half else None,
         plain=plain,
         lanes=world_size(),
     )

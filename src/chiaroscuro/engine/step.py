@@ -23,6 +23,7 @@ from chiaroscuro.engine.distributed import (
     average_gradients,
     gather_alike,
     on_any_rank,
+    on_every_rank,
     share_buffers,
     spread_losses,
     world_size,
@@ -89,6 +90,9 @@ def read_losses(state: State, losses: list[Tensor]) -> list[float]:
         return []
     shares = gather_alike(torch.stack([wide(loss) for loss in losses])).tolist()
     losses.clear()
+    if state.checks:
+        checks, state.checks = state.checks, []
+        on_every_rank(lambda: [check() for check in checks])
     values = [math.fsum(column) for column in zip(*shares, strict=True)]
     for step, value in enumerate(values, start=state.step - len(values)):
         if not math.isfinite(value):
@@ -116,7 +120,7 @@ def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions
         with _precision(options):
             see = lambda *z: seen(state, z, y)
             scale = 1.0 if state.scaler is None else state.scaler.scale
-            value = cached_backward(sides, views, see, options.micro_batch, scale)
+            value = cached_backward(sides, views, see, options.micro_batch, scale, state.checks)
         average_gradients(state.networks.parameters())
     else:
         with _precision(options):
@@ -164,8 +168,8 @@ def _of_crops(
     place = [next(k for k, view in enumerate(views) if view is one) for one in targets]
     pairs = [(v, i) for i in range(len(targets)) for v in range(len(z)) if v != i]
     losses = _losses(state, views, [(v, place[i]) for v, i in pairs], y, state.queue)
-    by_pair = dict(zip(pairs, losses, strict=True))
-    kept = [by_pair[pair] for pair in ((0, 1), (1, 0))]
+    kept = [spread for spread, pair in zip(losses, pairs, strict=True) if pair in ((0, 1), (1, 0))]
+    kept.reverse()  # the first crop with the second target comes first
     _adapt(state, kept)
     if state.queue is not None:
         for spread in kept:
