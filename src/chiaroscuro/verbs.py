@@ -42,6 +42,7 @@ def diagnose(
     predictor: Any = None,
     view: Any = None,
     second_view: Any = None,
+    passing: Any = None,
 ) -> Any:
     """Diagnose embeddings: what is wrong, if anything, and what to change.
 
@@ -70,6 +71,9 @@ def diagnose(
         progress: called with what is being done and the share of it that is done.
         data, encoder, second_encoder, projector, predictor, view, second_view: objects that a run
             was trained with and cannot make again by itself.
+        passing: of a run, the device, precision, workers and ranks that embed it
+            (`engine.Passing`). Where ranks share the work, the first one diagnoses, and the others
+            return None.
 
     Returns:
         A `Diagnosis`.
@@ -95,7 +99,9 @@ def diagnose(
             ),
         )
         run = _opened(subject, objects)
-        seen = _examine(run, rows)
+        seen = _examine(run, rows, passing)
+        if _only_embeds(passing):
+            return None
         made = _diagnose_run(run, seen, rows, seed, aim, metric)
         if against is None:
             return made
@@ -178,10 +184,10 @@ def _objective(given: Any, settings: dict[str, Any]) -> Any:
     return _parse(given) if isinstance(given, str) else given
 
 
-def _examine(run: Any, rows: int = ROWS) -> Any:
+def _examine(run: Any, rows: int = ROWS, passing: Any = None) -> Any:
     from chiaroscuro import engine
 
-    return engine.examine(run, min(rows, ROWS))
+    return engine.examine(run, min(rows, ROWS), passing=passing or engine.Passing())
 
 
 def _diagnose_run(

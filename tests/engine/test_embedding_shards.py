@@ -13,6 +13,30 @@ from chiaroscuro.engine import Passing, embed, embed_shards, open_run, read_sett
 from chiaroscuro.engine import embedding_shards as module
 from chiaroscuro.errors import InputError
 
+VERBS = """
+import sys
+import chiaroscuro.engine
+from chiaroscuro.cli import main
+from chiaroscuro.engine import joined_ranks, rank
+
+run, out = sys.argv[1:]
+passes, shares = [], sys.modules["chiaroscuro.engine.embedding"].stretch
+
+def counted(n, passing):
+    mine, ranks = shares(n, passing)
+    passes.append(len(mine))
+    return mine, ranks
+
+with joined_ranks():
+    assert main(["embed", run, "--out", f"{out}/shards", "--rows", "256"]) == 0
+    assert main(["embed", run, "--out", f"{out}/whole.npz"]) == 0
+    assert main(["evaluate", run, "--json"]) == 0
+    for name in ("embedding", "snapshots"):
+        sys.modules[f"chiaroscuro.engine.{name}"].stretch = counted
+    assert main(["diagnose", run, "--workers", "1", "--out", f"{out}/two"]) == 0
+    print("rank", rank(), "passes", *passes, "of 3 batches")
+"""
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
@@ -110,18 +134,9 @@ def test_a_folder_with_something_else_is_left_alone(trained, tmp_path, capsys):
 
 
 def test_ranks_share_the_work(trained, tmp_path):
-    """`chiaro embed` on two ranks: shards, one file, and an evaluation by the first."""
+    """`chiaro embed` on two ranks: shards, one file, an evaluation and a diagnosis by the first."""
     script = tmp_path / "verbs.py"
-    script.write_text(
-        "import sys\n"
-        "from chiaroscuro.cli import main\n"
-        "from chiaroscuro.engine import joined_ranks\n"
-        "run, out = sys.argv[1:]\n"
-        "with joined_ranks():\n"
-        "    assert main(['embed', run, '--out', f'{out}/shards', '--rows', '256']) == 0\n"
-        "    assert main(['embed', run, '--out', f'{out}/whole.npz']) == 0\n"
-        "    assert main(['evaluate', run, '--json']) == 0\n"
-    )
+    script.write_text(VERBS)
     done = forked.run(script, str(trained / "run"), str(tmp_path), world=2)
     assert done.codes == [0, 0], done.err
     assert done.out.count("embeddings:") == 2
@@ -130,6 +145,12 @@ def test_ranks_share_the_work(trained, tmp_path):
     right = embed(trained / "run")
     assert Embeddings.load(tmp_path / "whole.npz").h.tobytes() == right.h.tobytes()
     assert columns(tmp_path / "shards")["z"].tobytes() == right.z.tobytes()
+    # 700 rows are three batches; trained and untrained networks, then the two views
+    assert "rank 0 passes 1 1 1 of 3 batches" in done.out
+    assert "rank 1 passes 2 2 2 of 3 batches" in done.out
+    assert main(["diagnose", str(trained / "run"), "--out", str(tmp_path / "one")]) == 0
+    one, two = (json.loads((tmp_path / n / "diagnosis.json").read_text()) for n in ("one", "two"))
+    assert one == two
 
 
 def test_workers_and_devices_of_a_module(trained):

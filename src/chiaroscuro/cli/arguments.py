@@ -237,6 +237,13 @@ def build_parser() -> tuple[argparse.ArgumentParser, list[str]]:
         choices=("note", "warning", "critical"),
         help="exit with status 1 if a finding is at least this severe",
     )
+    diagnose.add_argument(
+        "--workers",
+        metavar="N",
+        type=int,
+        default=0,
+        help="of a run, processes that read samples (default: 0, none beside this one)",
+    )
     _add_json(diagnose)
     diagnose.add_argument("--out", metavar="DIR", help="write diagnosis.json and figures here")
 

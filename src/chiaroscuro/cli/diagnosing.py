@@ -1,8 +1,10 @@
 """`chiaro evaluate`, `chiaro diagnose` and `chiaro report`."""
 
 import argparse
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from chiaroscuro.errors import ChiaroError, InputError
@@ -59,9 +61,12 @@ def diagnose(call: argparse.Namespace) -> int:
     from chiaroscuro.diagnostics import draw, page, read_task
     from chiaroscuro.verbs import is_run
 
+    subject = call.subjects[0]
+    alone = len(call.subjects) > 1 or not is_run(subject)
+    if alone and int(os.environ.get("RANK", "0")) > 0:  # the first rank does it
+        return 0
     if len(call.subjects) > 1:
         return _compare(call)
-    subject = call.subjects[0]
     if is_run(subject) and (call.objective is not None or call.batch is not None):
         raise InputError(
             f"`--objective` and `--batch` describe a file of embeddings; the run `{subject}` has "
@@ -69,7 +74,13 @@ def diagnose(call: argparse.Namespace) -> int:
         )
     objective = None if call.objective is None else chiaroscuro.parse(call.objective)
     task = read_task(call.task)
-    try:
+    with contextlib.ExitStack() as stack, _refused_data(call):
+        passing = None
+        if is_run(subject):
+            from chiaroscuro.engine import Passing, joined_ranks
+
+            stack.enter_context(joined_ranks())
+            passing = Passing(workers=call.workers, spread=True)
         diagnosis = chiaroscuro.diagnose(
             subject,
             objective,
@@ -84,13 +95,10 @@ def diagnose(call: argparse.Namespace) -> int:
             history=call.history,
             settings=call.settings,
             progress=_Progress(),
+            passing=passing,
         )
-    except InputError as error:
-        given = (call.labels, call.pairs, call.against, call.history, call.settings)
-        there = all(os.path.exists(path) for path in (subject, *given) if path is not None)
-        if there:  # the call was right; of these data no diagnosis is made
-            raise ChiaroError(str(error)) from None
-        raise
+    if diagnosis is None:  # another rank speaks
+        return 0
     if call.json:
         print(json.dumps(diagnosis.json(), indent=2))
     else:
@@ -103,6 +111,19 @@ def diagnose(call: argparse.Namespace) -> int:
         for written in (path, *draw(diagnosis, call.out)):
             print(f"diagnosis: {written}", file=sys.stderr)
     return _failed(call.fail_on, [diagnosis])
+
+
+@contextlib.contextmanager
+def _refused_data(call: argparse.Namespace) -> Iterator[None]:
+    """Tell data of which no diagnosis is made from a wrong call."""
+    try:
+        yield
+    except InputError as error:
+        given = (call.labels, call.pairs, call.against, call.history, call.settings)
+        paths = (call.subjects[0], *given)
+        if all(os.path.exists(path) for path in paths if path is not None):
+            raise ChiaroError(str(error)) from None
+        raise
 
 
 def _compare(call: argparse.Namespace) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch.utils.data import Dataset as TorchDataset
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import SECOND, Dataset, open_data
 from chiaroscuro.engine.batches import ViewPair, as_view, plain, text_tokens
-from chiaroscuro.engine.distributed import gather_rows, rank, world_size
+from chiaroscuro.engine.distributed import gather_rows, opened_by_ranks, rank, world_size
 from chiaroscuro.engine.networks import Networks, evaluating
 from chiaroscuro.engine.opening import OpenRun, open_run
 from chiaroscuro.engine.records import between, one_of
@@ -34,10 +34,15 @@ __all__ = [
     "embed",
     "embed_run",
     "embedder",
+    "half_type",
     "load_networks",
+    "opened_for",
     "pass_through",
+    "passing_of",
+    "stretch",
 ]
 
+T = TypeVar("T")
 BATCH = 256
 THUMBNAIL = 32
 """Pixels of a side; smaller images keep their own."""
@@ -114,7 +119,7 @@ def embed(
             second_view=second_view,
         )
         own = data is None or _is_source(data, run)
-        table = run.data if own else run.as_trained(open_data(data))
+        table = opened_for(passing, lambda: run.data if own else run.as_trained(open_data(data)))
         return embed_run(run, table, own, side, template, passing)
     need(data is not None, "`embed(model, data)` needs data; received None.")
     table = open_data(data)
@@ -138,7 +143,7 @@ def embed_run(
         own: whether they are those of the run, so that rows trained on are counted.
         side, template, passing: as for `embed`.
     """
-    passing = passing or Passing(precision=run.settings.precision)
+    passing = passing_of(run, passing)
     about = _about(run, own)
     if data.skipped:
         about["skipped"] = data.skipped_summary()
@@ -208,21 +213,39 @@ class Passing:
 
     Args:
         device: where; "auto" is an accelerator where there is one, else the CPU.
-        precision: "full", "bfloat16" or "float16" by autocast, on an accelerator; a CPU computes in
-            full precision, so that its numbers do not depend on how they were asked for.
+        precision: "full", "bfloat16" or "float16" by autocast, on an accelerator; None is that of
+            the run, and full for modules. A CPU computes in full precision, so that its numbers do
+            not depend on how they were asked for.
         workers: processes that read samples ahead; 0 reads each batch when its turn comes.
         spread: whether the ranks share the work, each a stretch of the rows; all have to call then,
             and all receive the whole.
     """
 
     device: str = "auto"
-    precision: str = "full"
+    precision: str | None = None
     workers: int = 0
     spread: bool = False
 
     def __post_init__(self) -> None:
-        one_of("precision", self.precision, ("full", "bfloat16", "float16"))
+        one_of("precision", self.precision or "full", ("full", "bfloat16", "float16"))
         between("workers", self.workers, 0, 1024)
+
+
+def passing_of(run: OpenRun, passing: Passing | None) -> Passing:
+    """Return how samples go through the networks of a run: in its precision, unless told.
+
+    Args:
+        run: an open one.
+        passing: what is asked for, if anything.
+    """
+    passing = passing or Passing()
+    precision = passing.precision or run.settings.precision
+    return replace(passing, precision=precision)
+
+
+def opened_for(passing: Passing | None, work: Callable[[], T]) -> T:
+    """Return what `work()` opens; where ranks share the work, they share its shards as well."""
+    return opened_by_ranks(work) if passing is not None and passing.spread else work()
 
 
 @contextlib.contextmanager
@@ -243,9 +266,7 @@ def embedder(
     """
     home = next((p.device for p in networks.parameters()), torch.device("cpu"))
     device = home if passing is None else device_of(passing.device)
-    half = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(
-        "full" if passing is None or device.type == "cpu" else passing.precision
-    )
+    half = half_type(passing, device)
     samples, ours = _Plain(data, side, views[side]), isinstance(networks, Networks)
 
     def embedded(batches: range) -> Iterator[tuple[Tensor, Tensor | None]]:
@@ -280,6 +301,12 @@ def embedder(
                 networks.to(home)
 
 
+def half_type(passing: Passing | None, device: torch.device) -> torch.dtype | None:
+    """Return the type that autocast computes in, or None: on a CPU, and in full precision."""
+    asked = "full" if passing is None or device.type == "cpu" else passing.precision or "full"
+    return {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(asked)
+
+
 @dataclass(frozen=True, eq=False)
 class _Plain(TorchDataset):
     """Batches of samples with nothing random, as a network takes them."""
@@ -310,9 +337,7 @@ def pass_through(
         passing: how; None leaves networks where they are.
     """
     need(len(data) > 0, lambda: f"`embed` needs at least 1 sample; `{data.name}` has 0.")
-    batches = -(-len(data) // BATCH)
-    ranks, me = (world_size(), rank()) if passing is not None and passing.spread else (1, 0)
-    mine = range(batches * me // ranks, batches * (me + 1) // ranks)
+    mine, ranks = stretch(len(data), passing)
     with embedder(networks, data, side, views, passing) as embedded:
         parts = list(embedded(mine or range(1)))
     hs, zs = [h for h, _ in parts], [z for _, z in parts if z is not None]
@@ -321,6 +346,13 @@ def pass_through(
         keep = slice(None) if mine else slice(0)
         h, z = gather_rows(h[keep]), None if z is None else gather_rows(z[keep])
     return h.numpy(), None if z is None else z.numpy()
+
+
+def stretch(n: int, passing: Passing | None) -> tuple[range, int]:
+    """Return the batches of n rows that this rank embeds, and among how many ranks."""
+    batches = -(-n // BATCH)
+    ranks, me = (world_size(), rank()) if passing is not None and passing.spread else (1, 0)
+    return range(batches * me // ranks, batches * (me + 1) // ranks), ranks
 
 
 def _two_sided(networks: nn.Module, data: Dataset) -> bool:

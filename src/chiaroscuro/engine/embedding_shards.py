@@ -26,7 +26,7 @@ from chiaroscuro.engine.distributed import (
     rank,
     world_size,
 )
-from chiaroscuro.engine.embedding import BATCH, Passing, embedder
+from chiaroscuro.engine.embedding import BATCH, Passing, embedder, passing_of
 from chiaroscuro.engine.opening import OpenRun, open_run
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.extras import bring
@@ -101,7 +101,7 @@ def embed_shards(
         _by_ray(opened, data, folder, names, left, rows, side, passing, say)
     else:
         mine = [k for k in left if k % world_size() == rank()]
-        passing = passing or Passing(precision=opened.settings.precision)
+        passing = passing_of(opened, passing)
         with embedder(opened.networks, table, side, opened.views, passing) as embedded:
             for k in mine:
                 columns = _shard(embedded, table, k, rows)
@@ -247,7 +247,7 @@ def _by_ray(
             "folder": str(folder.absolute()),
             "rows": rows,
             "side": side,
-            "passing": passing or Passing(precision=run.settings.precision),
+            "passing": passing_of(run, passing),
         }
         shards = ray.data.from_items([{"shard": k, "name": names[k]} for k in left])
         done = shards.repartition(len(left)).map(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.data import Dataset
 from chiaroscuro.engine.batches import Pairs, plain, spaced
-from chiaroscuro.engine.embedding import embed, embed_run
+from chiaroscuro.engine.embedding import Passing, embed, embed_run, opened_for, passing_of
 from chiaroscuro.engine.networks import Networks
 from chiaroscuro.engine.opening import open_run
 from chiaroscuro.engine.snapshots import pairs_of, two_views
@@ -42,7 +42,9 @@ class Examined:
     inputs: Tensor
 
 
-def examine(run: Any, rows: int = ROWS, control: bool = True) -> Examined:
+def examine(
+    run: Any, rows: int = ROWS, control: bool = True, passing: Passing | None = None
+) -> Examined:
     """Embed rows of a run's data, both sides of its split, and two views of each.
 
     The embeddings hold what `embed` holds and `h1 h2 z1 z2` of the views that training draws. A
@@ -54,6 +56,7 @@ def examine(run: Any, rows: int = ROWS, control: bool = True) -> Examined:
             `open_run(settings, networks=networks)`.
         rows: at most so many, evenly spaced.
         control: whether the untrained networks embed them too.
+        passing: the device, precision, workers and ranks that compute it, as for `embed`.
 
     Example:
         >>> from chiaroscuro.engine import build, read_settings
@@ -65,26 +68,31 @@ def examine(run: Any, rows: int = ROWS, control: bool = True) -> Examined:
     """
     opened = open_run(run)
     need(rows >= 2, lambda: f"`examine(run, rows)` needs at least 2 rows; received {rows}.")
-    data = spaced(opened.data, rows)
+    data = spaced(opened_for(passing, lambda: opened.data), rows)
+    passing = None if passing is None else passing_of(opened, passing)
     pairs, networks = pairs_of(opened, data), opened.networks
     made = pairs.parameters(np.arange(len(data)), 0)
     first, second = (None, None) if made is None else (made[0], made[1])
     few = np.arange(min(INPUTS, len(data)))
     if isinstance(opened.views[0], TokenSplit):  # no whole sample fits the first encoder
-        return Examined(_pairs_alone(networks, data, pairs), first, second, pairs(few, 0)[0])
+        return Examined(
+            _pairs_alone(networks, data, pairs, passing), first, second, pairs(few, 0)[0]
+        )
     if control:
-        embeddings = embed_run(opened, data, own=False)
+        embeddings = embed_run(opened, data, own=False, passing=passing)
     else:
-        embeddings = embed(networks, data, views=opened.views)
+        embeddings = embed(networks, data, views=opened.views, passing=passing)
     known: dict[str, Any] = dict(vars(embeddings))
     if embeddings.z1 is None:
-        known |= two_views(networks, pairs)
+        known |= two_views(networks, pairs, passing)
     inputs = plain(data, few, 0, opened.views[0])
     return Examined(Embeddings(**known), first, second, inputs)
 
 
-def _pairs_alone(networks: Networks, data: Dataset, pairs: Pairs) -> Embeddings:
+def _pairs_alone(
+    networks: Networks, data: Dataset, pairs: Pairs, passing: Passing | None
+) -> Embeddings:
     """Return the two views, and what is known of the rows."""
     known: dict[str, Any] = dict(vars(embed(nn.Identity(), data)))  # its h are the tokens
     del known["h"], known["layers"]
-    return Embeddings(**{**known, **two_views(networks, pairs)})
+    return Embeddings(**{**known, **two_views(networks, pairs, passing)})

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.utils.data import Dataset as TorchDataset
 
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import Dataset
 from chiaroscuro.engine.batches import Pairs, spaced
-from chiaroscuro.engine.embedding import embed
+from chiaroscuro.engine.distributed import gather_rows
+from chiaroscuro.engine.embedding import BATCH, Passing, embed, half_type, stretch
 from chiaroscuro.engine.fitting import Callback, Moment
 from chiaroscuro.engine.networks import Networks
 from chiaroscuro.engine.opening import OpenRun
+from chiaroscuro.engine.state import device_of
+from chiaroscuro.engine.stream import prefetched
 from chiaroscuro.errors import ChiaroError, need
 
 __all__ = ["FRAMES", "pairs_of", "snapshots", "two_views"]
@@ -23,7 +29,6 @@ __all__ = ["FRAMES", "pairs_of", "snapshots", "two_views"]
 FRAMES = 20
 """About so many snapshots of a training, unless told."""
 
-BATCH = 256
 _VECTORS = ("h", "z", "h1", "h2", "z1", "z2")
 
 
@@ -95,17 +100,49 @@ def pairs_of(run: OpenRun, data: Dataset) -> Pairs:
     return Pairs.of(run.settings, data, run.views)
 
 
-def two_views(networks: Networks, pairs: Pairs) -> dict[str, np.ndarray]:
-    """Return h and z of the two views that training would draw of these rows in its first epoch."""
-    n = len(pairs.data)
-    device = next((p.device for p in networks.parameters()), torch.device("cpu"))
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in ("h1", "h2", "z1", "z2")}
-    with torch.no_grad():
-        for start in range(0, n, BATCH):
-            rows = np.arange(start, min(start + BATCH, n))
-            for side, x in enumerate(pairs(rows, 0)):
-                h = networks.encode(x.to(device), side)
-                parts[f"h{side + 1}"].append(h.float().cpu().numpy())
-                z = networks.project(h, side)
-                parts[f"z{side + 1}"].append(z.float().cpu().numpy())
-    return {name: np.concatenate(some) for name, some in parts.items()}
+def two_views(
+    networks: Networks, pairs: Pairs, passing: Passing | None = None
+) -> dict[str, np.ndarray]:
+    """Return h and z of the two views that training would draw of these rows in its first epoch.
+
+    Args:
+        networks: in evaluation mode.
+        pairs: of the rows.
+        passing: the device, precision, workers and ranks; None leaves networks where they are.
+    """
+    home = next((p.device for p in networks.parameters()), torch.device("cpu"))
+    device = home if passing is None else device_of(passing.device)
+    half = half_type(passing, device)
+    mine, ranks = stretch(len(pairs.data), passing)
+    drawn, numbers = _Drawn(pairs), mine or range(1)
+    workers = 0 if passing is None else passing.workers
+    stream = (
+        prefetched(drawn, numbers, workers, 0.0) if workers else map(drawn.__getitem__, numbers)
+    )
+    parts: dict[str, list[Tensor]] = {name: [] for name in ("h1", "h2", "z1", "z2")}
+    networks.to(device)
+    try:
+        for views in stream:
+            with torch.no_grad(), torch.autocast(device.type, half, enabled=half is not None):
+                for side, x in enumerate(views):
+                    h = networks.encode(x.to(device, non_blocking=True), side)
+                    parts[f"h{side + 1}"].append(h.float().cpu())
+                    parts[f"z{side + 1}"].append(networks.project(h, side).float().cpu())
+    finally:
+        networks.to(home)
+    whole = {name: torch.cat(some) for name, some in parts.items()}
+    if ranks > 1:
+        keep = slice(None) if mine else slice(0)
+        whole = {name: gather_rows(some[keep]) for name, some in whole.items()}
+    return {name: some.numpy() for name, some in whole.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Drawn(TorchDataset):
+    """Batches of the two views of the rows."""
+
+    pairs: Pairs
+
+    def __getitem__(self, batch: int) -> tuple[Tensor, Tensor]:
+        n = len(self.pairs.data)
+        return self.pairs(np.arange(batch * BATCH, min((batch + 1) * BATCH, n)), 0)
