@@ -233,7 +233,12 @@ def _replay(pieces: list[_Piece], embeddings: list[Tensor]) -> Callable[[], None
     half = any(z.dtype in (torch.float16, torch.bfloat16) for z in embeddings)
     half = half or any(map(torch.is_autocast_enabled, _device_types()))
     moved = torch.stack([drift, size])
-    return lambda: _require_repeated(*moved.tolist(), half)
+
+    def check() -> None:
+        most, scale = moved.tolist()
+        _require_repeated(most, scale, half)
+
+    return check
 
 
 def _require_repeated(drift: float, size: float, half: bool) -> None:
