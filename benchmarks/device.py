@@ -7,7 +7,7 @@ losses could run without reading numbers is counted on the CPU, by its own tiles
 those of a training on two ranks over gloo, beside what `DistributedDataParallel` sends: see
 `collectives.py`.
 
-    python benchmarks/device.py                    the table, saved
+    python benchmarks/device.py                    the table, saved beside the older counts
     python benchmarks/device.py --before OLD/src   also with an older source, side by side
     python benchmarks/device.py --growth           only how losses grow, beside saved results
     python benchmarks/device.py --count NAME ...   the counts of some rows, as JSON
@@ -195,7 +195,9 @@ def main() -> None:
     else:
         after = {name: row() for name, row in ROWS.items()}
         add_messages(after, str(HERE.parent / "src"))
-        result = {"pairs": PAIRS, "d": D, "after": after, "before": {}}
+        kept = json.loads((HERE / "results" / "device.json").read_text())["result"]
+        before = {name: kept[name] for name in ("before", "commit before") if name in kept}
+        result = {"pairs": PAIRS, "d": D, "after": after, **before}
     if call.before:
         result["before"] = older(call.before, list(ROWS))
         add_messages(result["before"], call.before)
