@@ -182,8 +182,6 @@ class Spread(NamedTuple):
     z1: Tensor | None
     """The rows of all ranks, without gradient; None where they were not sent."""
     z2: Tensor | None
-    share: Tensor
-    """This rank's share of the loss, of which the sum over ranks is the loss."""
 
 
 def spread_loss(
@@ -204,12 +202,7 @@ def spread_loss(
             sum over ranks is the loss, and which nobody waits for.
     """
     z, pairs = ([z1], [(0, None)]) if z2 is None else ([z1, z2], [(0, 1)])
-    spread = spread_losses(objective, z, pairs, labels, queue, gradients=gradients, group=group)
-    if not whole or world_size(group) == 1:
-        return spread[0]
-    value = [float(spread[0].share.detach())]
-    total = math.fsum(s for (s,) in _exchange(value, [0.0], group))
-    return spread[0]._replace(loss=_Whole.apply(spread[0].loss, total, 1))
+    return _spread(objective, z, pairs, labels, queue, (), gradients, whole, group)[0]
 
 
 Pair = tuple[int, int | None]
@@ -245,6 +238,21 @@ def spread_losses(
     Returns:
         One of each pair, whose loss has the value of this rank's share.
     """
+    return _spread(objective, z, pairs, labels, queue, wanted, gradients, False, group)
+
+
+def _spread(
+    objective: Objective,
+    z: Sequence[Tensor],
+    pairs: Sequence[Pair],
+    labels: Tensor | None,
+    queue: Tensor | int | None,
+    wanted: Sequence[int],
+    gradients: str,
+    whole: bool,
+    group: Group,
+) -> list[Spread]:
+    """As `spread_losses`; with `whole` the values are the losses, by one more message each."""
     ranks, me = world_size(group), rank(group)
     fixed = None if isinstance(queue, int) else queue
     if ranks == 1:
@@ -253,7 +261,7 @@ def spread_losses(
         for i, j in pairs:
             z2 = None if j is None else z[j]
             loss = objective(z[i], z2, labels, more)
-            found.append(Spread(loss, z[i].detach(), None if z2 is None else z2.detach(), loss))
+            found.append(Spread(loss, z[i].detach(), None if z2 is None else z2.detach()))
         return found
     own = objective.reduces == "samples"
     mine = _attempt(lambda: _header_of(objective, z, pairs, labels, fixed))
@@ -277,22 +285,30 @@ def spread_losses(
     if own:
         need_pairs(objective, counts)
         part = counts[me] / sum(counts)
-        shares = [loss * part for loss in alone]  # type: ignore[union-attr]
+        shares: Any = [loss * part for loss in alone]  # type: ignore[union-attr]
     else:
         z = _joined(z, pairs, headers)
         w, known = _gathered_views(objective, z, seen, counts, group)
         more = w[queue] if isinstance(queue, int) else fixed
         batches = [(w[i], None if j is None else w[j], everyone, more) for i, j in pairs]
-        # every rank sees the same rows, and refuses them alike
-        shares = [_share(objective, batch, counts, me, known) for batch in batches]
+        shares = _attempt(
+            lambda: [_share(objective, batch, counts, me, known) for batch in batches]
+        )
+    totals: list[float | None] = [None] * len(pairs)
+    if whole:
+        failed = isinstance(shares, Exception)
+        values = shares if failed else [float(share.detach()) for share in shares]
+        everywhere = _exchange(values, [0.0] * len(pairs), group)
+        totals = [math.fsum(column) for column in zip(*everywhere, strict=True)]
+    elif isinstance(shares, Exception):
+        raise shares  # every rank sees the same rows, and refuses them alike
     return [
         Spread(
-            _Whole.apply(share, None, factor),
+            _Whole.apply(share, total, factor),
             None if seen.get(i) is None else wide(seen[i]).detach(),
             None if j is None or seen.get(j) is None else wide(seen[j]).detach(),
-            share,
         )
-        for share, (i, j) in zip(shares, pairs, strict=True)
+        for share, total, (i, j) in zip(shares, totals, pairs, strict=True)
     ]
 
 
