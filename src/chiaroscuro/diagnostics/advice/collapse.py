@@ -237,8 +237,8 @@ def _svd(then: str) -> str:
 
 
 def _deeper(facts: Facts) -> dict[str, str]:
-    found = projector_that(facts.setting("network.projector", ""), last="standardise")
-    return {} if found is None else {"network.projector": found}
+    projector = projector_that(facts.setting("network.projector", ""), last="standardise")
+    return {} if projector is None else {"network.projector": projector}
 
 
 def dead_dimensions(facts: Facts) -> Finding | None:

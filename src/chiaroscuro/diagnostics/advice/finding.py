@@ -187,8 +187,8 @@ class Facts:
 
     def get(self, name: str, otherwise: Any = None) -> Any:
         """A measure, or something else."""
-        found = self.measures.get(name)
-        return otherwise if found is None else found
+        value = self.measures.get(name)
+        return otherwise if value is None else value
 
     def main(self, name: str, otherwise: Any = None) -> Any:
         """A measure of h, or of z where there is no h."""

@@ -66,10 +66,10 @@ def read_call(text: str) -> Call | None:
         "InfoNCE(kernel=Cosine(tau=Learnable(0.07)), anchors='first')"
     """
     try:
-        found = spec.parse(text, _EveryName())
+        call = spec.parse(text, _EveryName())
     except ChiaroError:
         return None
-    return found if isinstance(found, Call) else None
+    return call if isinstance(call, Call) else None
 
 
 def with_temperature(text: str, tau: float | list[float]) -> str | None:
@@ -84,11 +84,11 @@ def with_temperature(text: str, tau: float | list[float]) -> str | None:
         >>> with_temperature("BYOL()", 0.2) is None
         True
     """
-    found = read_call(text)
-    if found is None:
+    parsed = read_call(text)
+    if parsed is None:
         return None
-    changed = _each(found, lambda call: _heated(call, tau))
-    return None if changed == found else str(changed)
+    changed = _each(parsed, lambda call: _heated(call, tau))
+    return None if changed == parsed else str(changed)
 
 
 def scaled_views(text: str, factor: float) -> str | None:
@@ -100,11 +100,11 @@ def scaled_views(text: str, factor: float) -> str | None:
         >>> scaled_views("SimCLR(size=32, strength=1.0)", 3) is None
         True
     """
-    found = read_call(text)
-    if found is None:
+    parsed = read_call(text)
+    if parsed is None:
         return None
-    changed = _each(found, lambda call: _scaled(call, factor))
-    return None if changed == found else str(changed)
+    changed = _each(parsed, lambda call: _scaled(call, factor))
+    return None if changed == parsed else str(changed)
 
 
 def projector_that(text: str, **changes: Any) -> str | None:
@@ -114,12 +114,12 @@ def projector_that(text: str, **changes: Any) -> str | None:
         >>> projector_that("Projector(d=64, last='none')", last="standardise")
         "Projector(d=64, last='standardise')"
     """
-    found = read_call(text)
-    if found is None or found.name != "Projector":
+    call = read_call(text)
+    if call is None or call.name != "Projector":
         return None
-    if all(found.keywords.get(key) == value for key, value in changes.items()):
+    if all(call.keywords.get(key) == value for key, value in changes.items()):
         return None
-    return str(Call(found.name, found.arguments, {**found.keywords, **changes}))
+    return str(Call(call.name, call.arguments, {**call.keywords, **changes}))
 
 
 def _each(value: Any, change: Callable[[Call], Call]) -> Any:
@@ -189,5 +189,5 @@ def _scaled(call: Call, factor: float) -> Call:
 
 
 def _times(value: float, factor: float, most: float | None) -> float:
-    found = float(f"{value * factor:.2g}")
-    return found if most is None else min(found, max(most, value))
+    rounded = float(f"{value * factor:.2g}")
+    return rounded if most is None else min(rounded, max(most, value))

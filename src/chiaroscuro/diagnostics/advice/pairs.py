@@ -46,8 +46,8 @@ def mispaired_views(facts: Facts) -> Finding | None:
     elsewhere, score = facts.get("elsewhere", 0.5), facts.get("elsewhere_score", 0.0)
     strangers = facts.get("pairs_uniform", 0.0)
     nothing = nearer < 0.5 + SURE * facts["pair_error"]
-    found = lost >= 0.005 and elsewhere >= ELSEWHERE and score >= SCORE
-    found |= lost >= STRANGERS and elsewhere >= NEARLY and score >= SURE - 0.5
+    swapped = lost >= 0.005 and elsewhere >= ELSEWHERE and score >= SCORE
+    swapped |= lost >= STRANGERS and elsewhere >= NEARLY and score >= SURE - 0.5
     some = (
         strangers >= STRANGERS
         and facts.get("pairs_upper", 0.0) >= FLAT
@@ -57,11 +57,11 @@ def mispaired_views(facts: Facts) -> Finding | None:
     foreign = first is not None and second is not None and abs(first - second) >= FOREIGN
     # where even lost rows are nearest to their own side, the sides differ and pairs may be right
     some = some and strangers < 0.85 and score > -SURE
-    if not (nothing or found or some or foreign):
+    if not (nothing or swapped or some or foreign):
         return None
-    if nothing and not (found or some or foreign) and facts.training and first is not None:
+    if nothing and not (swapped or some or foreign) and facts.training and first is not None:
         return None  # both views are near their row: it is the views that share nothing
-    if not (found or some or foreign) and facts.get("steps", BEGUN) < BEGUN:
+    if not (swapped or some or foreign) and facts.get("steps", BEGUN) < BEGUN:
         return None  # pairs are at chance before training has begun, whatever they are
     shift, share = facts.get("pair_shift", 0), facts.get("pair_shift_share", 0.0)
     shifted = share >= 0.5 and shift != 0
@@ -94,7 +94,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
             f"the second side is shifted by {shift:+d} rows"
             if shifted
             else "rows of the two sides do not belong together"
-            if found or some or foreign
+            if swapped or some or foreign
             else "the rows of the two sides do not belong together, or the views share nothing"
         ),
         advice="check that both sides come from one sample in one order, without reshuffling, "
@@ -102,7 +102,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
         line=f"h2 = np.roll(h2, {-shift}, axis=0)" if shifted and lost > 0.5 else "",
         expect="a positive nearer than 95 % of the others",
         paper="wang2020alignuniform",
-        strength=50.0 if nothing or found or foreign else 10.0,
+        strength=50.0 if nothing or swapped or foreign else 10.0,
         explains=(
             *("strong_views", "false_negatives", "low_temperature", "high_temperature"),
             *("weak_views", "class_blind", "stuck_at_the_start", "hardly_trained"),
@@ -257,5 +257,5 @@ def permuted_columns(facts: Facts) -> Finding | None:
 
 def _views(facts: Facts, factor: float) -> dict[str, Any]:
     """The first view so many times as strong, in its own notation."""
-    found = scaled_views(facts.setting("views.first", "") or "", factor)
-    return {} if found is None else {"views.first": found}
+    scaled = scaled_views(facts.setting("views.first", "") or "", factor)
+    return {} if scaled is None else {"views.first": scaled}

@@ -81,16 +81,16 @@ def findings(facts: Facts, rules: Iterable[Rule] | None = None) -> list[Finding]
         ['zero_rows']
     """
     made = [rule(facts) for rule in (RULES.values() if rules is None else rules)]
-    found = [_settled(one, facts) for one in made if one is not None]
+    settled = [_settled(one, facts) for one in made if one is not None]
     above: dict[str, Finding] = {}
-    for one in sorted(found, key=_rank, reverse=True):
+    for one in sorted(settled, key=_rank, reverse=True):
         if one.severity == "note":
             continue
         for name in one.explains:
             if name not in above and not _explains(above.get(one.name), name):
                 above[name] = one
     kept: list[Finding] = []
-    for one in found:
+    for one in settled:
         cause = above.get(one.name)
         if cause is not None and _regains(one) > _regains(cause) + COSTLY > COSTLY:
             cause = None  # what regains more is no consequence of what regains less
@@ -98,7 +98,7 @@ def findings(facts: Facts, rules: Iterable[Rule] | None = None) -> list[Finding]
             words = f"follows from {cause.name.replace('_', ' ')}; {one.cause}"
             one = dataclasses.replace(one, severity="note", cause=words)
         elif one.severity != "note":
-            follow = [other for other in found if other.name in one.explains]
+            follow = [other for other in settled if other.name in one.explains]
             worst = max([one, *follow], key=lambda other: SEVERITIES.index(other.severity))
             one = dataclasses.replace(one, severity=worst.severity)
         kept.append(one)

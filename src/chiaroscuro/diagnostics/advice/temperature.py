@@ -122,5 +122,5 @@ def _aim(facts: Facts, spread: float) -> float:
 
 
 def _settings(facts: Facts, aim: float) -> dict[str, Any]:
-    found = with_temperature(facts.setting("objective", "") or "", aim)
-    return {} if found is None else {"objective": found}
+    objective = with_temperature(facts.setting("objective", "") or "", aim)
+    return {} if objective is None else {"objective": objective}

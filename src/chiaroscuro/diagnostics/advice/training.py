@@ -193,7 +193,7 @@ def suppressed_style(facts: Facts) -> Finding | None:
     d = int(facts.get("z_d", facts.get("d", 128)))
     tau = float(facts.get("tau", 0.5))
     taus = [float(f"{tau:g}")] * (d - d // 2) + [float(f"{2 * tau:g}")] * (d // 2)
-    found = with_temperature(facts.setting("objective", "") or "", taus)
+    objective = with_temperature(facts.setting("objective", "") or "", taus)
     return Finding(
         name="suppressed_style",
         severity="warning" if after < GONE and not meant else "note",
@@ -210,7 +210,7 @@ def suppressed_style(facts: Facts) -> Finding | None:
             "raise the temperature of some dimensions above that of the others, so that style has "
             "room there; or use the representation before the projector"
         ),
-        settings={} if found is None else {"objective": found},
+        settings={} if objective is None else {"objective": objective},
         expect=f"R^2 of `{facts['lost_factor']}` above {after + LOST / 2:.2f}",
         paper="rusak2022",
         strength=(before - after) / LOST,

@@ -99,17 +99,17 @@ class Comparison(Record):
         """Return what the same rows say, in sentences."""
         if self.versus is None:
             return [f"Rows are not compared: {self.why_not}."]
-        found = self.versus
+        result = self.versus
         lines = [
-            f"Of the ten nearest of a row {100 * found.overlap:.1f} % are the same in both "
-            f"({found.n:,} rows)."
+            f"Of the ten nearest of a row {100 * result.overlap:.1f} % are the same in both "
+            f"({result.n:,} rows)."
         ]
-        if found.accuracy:
-            p = found.p_value if found.p_value is not None else 1.0
-            better = found.accuracy[1] > found.accuracy[0]
+        if result.accuracy:
+            p = result.p_value if result.p_value is not None else 1.0
+            better = result.accuracy[1] > result.accuracy[0]
             name = (self.second if better else self.first).subject
             lines.append(
-                f"Accuracy of 20 neighbours {found.accuracy[0]:.4f} and {found.accuracy[1]:.4f}, "
+                f"Accuracy of 20 neighbours {result.accuracy[0]:.4f} and {result.accuracy[1]:.4f}, "
                 f"p = {p:.2g}: "
                 + (f"`{name}` is better." if p < 0.05 else "no difference that these rows show.")
             )
@@ -128,9 +128,9 @@ class Comparison(Record):
 _ALSO = ("linear_accuracy", "recall_int8", "recall_binary", "recall_index", "dimensions_enough")
 
 
-def _numbers(found: Versus) -> dict[str, Any]:
+def _numbers(result: Versus) -> dict[str, Any]:
     lists = ("first_better", "second_better", "changed")
-    return {name: value for name, value in plain(found).items() if name not in lists}
+    return {name: value for name, value in plain(result).items() if name not in lists}
 
 
 def compare(
@@ -156,18 +156,18 @@ def compare(
         ),
         None,
     )
-    found = versus(a, b, labels, metric)
+    result = versus(a, b, labels, metric)
     lists = {}
     for name in ("first_better", "second_better", "changed"):
-        one = getattr(found, name).of(rows[0])
+        one = getattr(result, name).of(rows[0])
         if len(one):
             ids = first.ids
             lists[name] = one if ids is None else one.named(lambda at, ids=ids: ids[at])
-    return Comparison(*diagnoses, found, "", lists)
+    return Comparison(*diagnoses, result, "", lists)
 
 
-def _vectors(found: Embeddings) -> np.ndarray:
-    there = [a for name in ("h", "z", "h1", "z1") if (a := getattr(found, name)) is not None]
+def _vectors(embeddings: Embeddings) -> np.ndarray:
+    there = [a for name in ("h", "z", "h1", "z1") if (a := getattr(embeddings, name)) is not None]
     return there[0]
 
 

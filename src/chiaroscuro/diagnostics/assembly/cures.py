@@ -86,10 +86,10 @@ class Rows:
         """Which rows their neighbours name; NaN where a row is not asked or has no label."""
         labels = self.y if y is None else y
         near, asked = self.search(x, metric)
-        found = np.full(len(x), np.nan)
-        found[asked] = voted(near, labels) == labels[asked]
-        found[labels < 0] = np.nan
-        return found
+        shares = np.full(len(x), np.nan)
+        shares[asked] = voted(near, labels) == labels[asked]
+        shares[labels < 0] = np.nan
+        return shares
 
     @cached_property
     def cosine(self) -> tuple[Neighbours, np.ndarray]:
@@ -99,10 +99,10 @@ class Rows:
     def base(self) -> np.ndarray:
         """Which rows are named by cosine neighbours as things are."""
         near, asked = self.cosine
-        found = np.full(len(self.x), np.nan)
-        found[asked] = voted(near, self.y) == self.y[asked]
-        found[self.y < 0] = np.nan
-        return found
+        shares = np.full(len(self.x), np.nan)
+        shares[asked] = voted(near, self.y) == self.y[asked]
+        shares[self.y < 0] = np.nan
+        return shares
 
     @cached_property
     def euclidean(self) -> np.ndarray:
@@ -170,9 +170,9 @@ class Rows:
             own = np.flatnonzero(keep)
             if len(own) <= k + 1:
                 return Cost("neighbours", 1.0, 1.0, 0.0, 0.0, 0.0, len(own))
-            found = nearest(after[own], k, metric)
+            neighbours = nearest(after[own], k, metric)
             asked = own
-            a, b = before.ids[own][:, :k], own[found.ids]
+            a, b = before.ids[own][:, :k], own[neighbours.ids]
         same = (a[:, :, None] == b[:, None, :]).any(axis=2).mean(axis=1)
         moved = 1 - same
         error = float(moved.std()) / math.sqrt(len(asked))

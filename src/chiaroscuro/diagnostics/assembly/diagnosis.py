@@ -81,13 +81,13 @@ class Diagnosis(Record):
 
     def json(self) -> dict[str, Any]:
         """The diagnosis as plain numbers, lists and dictionaries, with its `format`."""
-        found = {"format": DIAGNOSIS_FORMAT, **super().json()}
-        del found["lists"]
-        for made, one in zip(found["findings"], self.findings, strict=True):
+        document = {"format": DIAGNOSIS_FORMAT, **super().json()}
+        del document["lists"]
+        for made, one in zip(document["findings"], self.findings, strict=True):
             made["change"] = one.change
             made["confidence"] = one.confidence
             made["rows"] = list_of(one.name, self.lists)
-        return {**found, "rows": {name: one.json() for name, one in self.lists.items()}}
+        return {**document, "rows": {name: one.json() for name, one in self.lists.items()}}
 
     def rows(self, name: str) -> Any:
         """Return the rows of a list as a pandas `DataFrame`, the worst first.
@@ -176,14 +176,14 @@ def diagnose(
     lists = _lists(measured, reading, seen)
     enough = embeddings.n >= LEAST
     facts = Facts(measured.numbers, flat(context.settings))
-    found = findings(facts) if enough else [_too_few(embeddings)]
+    listed = findings(facts) if enough else [_too_few(embeddings)]
     made = checks(facts) if enough else []
     return Diagnosis(
         subject=reading.name,
-        state=state_of(found, facts, embeddings.n),
-        verdict=verdict(found, facts, embeddings.n, made),
+        state=state_of(listed, facts, embeddings.n),
+        verdict=verdict(listed, facts, embeddings.n, made),
         checks=tuple(made),
-        findings=tuple(found),
+        findings=tuple(listed),
         measures=plain(measured.numbers),
         controls=dict(measured.controls),
         intervals=dict(measured.intervals),
@@ -211,11 +211,11 @@ def flat(settings: Mapping[str, Any], under: str = "") -> dict[str, Any]:
         >>> flat({"epochs": 5, "data": {"source": "digits"}})
         {'epochs': 5, 'data.source': 'digits'}
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in settings.items():
         inside = isinstance(value, Mapping)
-        found |= flat(value, f"{under}{key}.") if inside else {f"{under}{key}": value}
-    return found
+        values |= flat(value, f"{under}{key}.") if inside else {f"{under}{key}": value}
+    return values
 
 
 def _of_rows(context: Context, reading: Reading) -> Context:
@@ -248,20 +248,20 @@ def _scanned(reading: Reading, progress: Progress | None) -> Scan | None:
                 progress(f"scanning {n:,} rows", start / n)
             yield start, block
 
-    found = scan(rows(), n)
-    if found.n_bad:
-        first = ", ".join(str(int(row)) for row in found.bad[:5])
+    scanned = scan(rows(), n)
+    if scanned.n_bad:
+        first = ", ".join(str(int(row)) for row in scanned.bad[:5])
         raise InputError(
-            f"`diagnose` needs finite numbers; {found.n_bad} of {n} rows of `{name}` of "
-            f"`{reading.name}` have NaN or infinity: {'row' if found.n_bad == 1 else 'rows'} "
-            f"{first}{' and more' if found.n_bad > 5 else ''}."
+            f"`diagnose` needs finite numbers; {scanned.n_bad} of {n} rows of `{name}` of "
+            f"`{reading.name}` have NaN or infinity: {'row' if scanned.n_bad == 1 else 'rows'} "
+            f"{first}{' and more' if scanned.n_bad > 5 else ''}."
         )
-    return found
+    return scanned
 
 
 def _lists(measured: Measured, reading: Reading, seen: Scan | None) -> dict[str, Listed]:
     """The rows that were singled out, by their numbers and ids in the whole."""
-    found = {name: one.of(reading.rows).first() for name, one in measured.lists.items()}
+    gathered = {name: one.of(reading.rows).first() for name, one in measured.lists.items()}
     if seen is not None:
         numbers, lists = scanned(seen, reading.source.arrays.get("split"))
         measured.numbers |= numbers
@@ -270,10 +270,10 @@ def _lists(measured: Measured, reading: Reading, seen: Scan | None) -> dict[str,
             measured.numbers |= {"near_duplicates": share, "exact_duplicates": seen.exact}
         else:
             lists.pop("duplicates", None)
-        found |= lists
+        gathered |= lists
     if "ids" not in reading.source.arrays:
-        return found
-    return {name: one.named(reading.ids) for name, one in found.items()}
+        return gathered
+    return {name: one.named(reading.ids) for name, one in gathered.items()}
 
 
 # ---- words ----

@@ -34,15 +34,15 @@ def with_drift(
     rows = _paired(one, other)
     x, y = _vectors(one), _vectors(other)
     if rows is None:
-        found, numbers = drift(x, y, paired=False, seed=seed), one.rows
+        result, numbers = drift(x, y, paired=False, seed=seed), one.rows
     else:
-        found, numbers = drift(x[rows[0]], y[rows[1]], paired=True, seed=seed), one.rows[rows[0]]
-    moved = found.moved.of(numbers)
+        result, numbers = drift(x[rows[0]], y[rows[1]], paired=True, seed=seed), one.rows[rows[0]]
+    moved = result.moved.of(numbers)
     if "ids" in one.source.arrays:
         moved = moved.named(one.ids)
-    found = replace(found, moved=moved)
+    result = replace(result, moved=moved)
     lists = {**made.lists, "moved": moved} if len(moved) else made.lists
-    return replace(made, drift=found, lists=lists)
+    return replace(made, drift=result, lists=lists)
 
 
 def _paired(one: Reading, other: Reading) -> tuple[np.ndarray, np.ndarray] | None:
@@ -59,6 +59,6 @@ def _paired(one: Reading, other: Reading) -> tuple[np.ndarray, np.ndarray] | Non
 
 
 def _vectors(reading: Reading) -> np.ndarray:
-    found = reading.embeddings
-    there = found.h if found.h is not None else found.z
+    embeddings = reading.embeddings
+    there = embeddings.h if embeddings.h is not None else embeddings.z
     return np.asarray(there, dtype=np.float64)

@@ -275,14 +275,14 @@ _WHY = {
 
 def _rows(embeddings: Embeddings, name: str) -> np.ndarray | None:
     if name == "input":
-        found = embeddings.layers.get("input", embeddings.thumbnails)
+        vectors = embeddings.layers.get("input", embeddings.thumbnails)
     elif name == "untrained":
-        found = embeddings.layers.get("untrained")
+        vectors = embeddings.layers.get("untrained")
     else:
-        found = embeddings.h if name == "encoder" else embeddings.z
-    if found is None:
+        vectors = embeddings.h if name == "encoder" else embeddings.z
+    if vectors is None:
         return None
-    rows = np.asarray(found).reshape(len(found), -1)
+    rows = np.asarray(vectors).reshape(len(vectors), -1)
     return rows / 255.0 if rows.dtype == np.uint8 else rows.astype(np.float64)
 
 
@@ -296,21 +296,21 @@ def _raw(embeddings: Embeddings) -> str:
 
 
 def _accuracies(train: Labelled, test: Labelled, probes: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"d": train.h.shape[1]}
+    scores: dict[str, Any] = {"d": train.h.shape[1]}
     endings = {"weighted": "", "majority": "_majority"}
     few = [k for k in _NEIGHBOURS if k <= len(train.h)]
     named = knn_accuracies(train, test, few, list(endings)) if few else {}
     for k in _NEIGHBOURS:
         for vote, ending in endings.items():
-            found[f"knn_{k}{ending}"] = named.get((k, vote))
+            scores[f"knn_{k}{ending}"] = named.get((k, vote))
     for probe in probes:
         key = "linear" if probe == "ridge" else f"linear_{probe}"
         accuracy = PROBES[probe](train, test)
-        found[key] = accuracy if math.isfinite(accuracy) else None
+        scores[key] = accuracy if math.isfinite(accuracy) else None
     for shots in _SHOTS:
         mean, half = few_shot(train, test, shots) or (None, None)
-        found |= {f"few_shot_{shots}": mean, f"few_shot_{shots}_interval": half}
-    return found | label_retrieval(train, test)
+        scores |= {f"few_shot_{shots}": mean, f"few_shot_{shots}_interval": half}
+    return scores | label_retrieval(train, test)
 
 
 def _protocol(

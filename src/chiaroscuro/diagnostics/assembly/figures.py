@@ -69,12 +69,12 @@ def _spectrum(axes: Any, diagnosis: Diagnosis) -> None:
 def _controls(axes: Any, diagnosis: Diagnosis) -> None:
     names = list(diagnosis.controls)
     at = np.arange(len(names))
-    found = [diagnosis.controls[name] for name in names]
+    controls = [diagnosis.controls[name] for name in names]
     axes.barh(
-        at - 0.2, [one.value for one in found], 0.38, color=figures.COLOURS[0], label="measured"
+        at - 0.2, [one.value for one in controls], 0.38, color=figures.COLOURS[0], label="measured"
     )
     axes.barh(
-        at + 0.2, [one.mean for one in found], 0.38, color=figures.GREY, label="shuffled pairs"
+        at + 0.2, [one.mean for one in controls], 0.38, color=figures.GREY, label="shuffled pairs"
     )
     axes.set_yticks(at, [name.replace("_", " ") for name in names])
     axes.invert_yaxis()

@@ -60,9 +60,9 @@ def further_measures(
             prefix = "" if space == "h" else "z_"
             recall = lambda a, b: float(retrieval(a, b)["image_to_text"]["recall_1"])
             pair = rows[f"{space}1"], rows[f"{space}2"]
-            found = shuffled(recall, *pair, repeats=1, seed=seed)
-            out.controls[f"{prefix}recall_1"] = found
-            numbers[f"{prefix}recall_1"] = found.value
+            control = shuffled(recall, *pair, repeats=1, seed=seed)
+            out.controls[f"{prefix}recall_1"] = control
+            numbers[f"{prefix}recall_1"] = control.value
     labels = None if embeddings.labels is None else np.asarray(embeddings.labels)[some]
     if labels is not None and (labels.min() < 0 or len(np.unique(labels)) < 2):
         labels = None
@@ -91,12 +91,12 @@ def _kernel(embeddings: Embeddings, model: Any, inputs: Any, seed: int) -> dict[
         labels = graph_clusters(embeddings.h[: len(K)], rows=None, seed=seed).embedding
     if len(np.unique(labels)) < 2:
         return {}
-    found = cluster_kernel(K, labels)
+    summary = cluster_kernel(K, labels)
     return {
-        "kernel_alignment": found.alignment,
-        "kernel_within": found.within,
-        "kernel_between": found.between,
-        "kernel_size_exponent": found.exponent,
+        "kernel_alignment": summary.alignment,
+        "kernel_within": summary.within,
+        "kernel_between": summary.between,
+        "kernel_size_exponent": summary.exponent,
     }
 
 
@@ -123,31 +123,31 @@ def _geometry(
     if any(rows is None for rows in views.values()):
         return _one_layer(embeddings, context, some)
     few = embeddings.take(some)
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     projector: Any = context.projector
     if projector is None and few.h is not None and few.z is not None:
-        projector, found = _fitted(few.h, few.z)
+        projector, numbers = _fitted(few.h, few.z)
     of = lambda omega: None if omega is None else omega[some]
     two = of(context.parameters), of(context.first_parameters)
     measured = geometry(few, projector, *two, seed=seed)
-    if found.get("projector_linearity", 1.0) < STRAIGHT:  # the rank of a poor fit is not its rank
+    if numbers.get("projector_linearity", 1.0) < STRAIGHT:  # the rank of a poor fit is not its rank
         measured = {name: x for name, x in measured.items() if not name.startswith("projector_")}
-    return found | measured
+    return numbers | measured
 
 
 def _one_layer(embeddings: Embeddings, context: Context, some: np.ndarray) -> dict[str, Any]:
     """Without z of both views: how h moves, and the regions of a projector that is known."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     if embeddings.h1 is not None and embeddings.h2 is not None and context.parameters is not None:
         two = embeddings.h1[some], embeddings.h2[some]
         first = context.first_parameters
         moved = movement(*two, context.parameters[some], None if first is None else first[some])
-        found["movement_ratio"] = moved.ratio
-        found |= {f"movement_by_{name}": one.share for name, one in moved.effects.items()}
+        numbers["movement_ratio"] = moved.ratio
+        numbers |= {f"movement_by_{name}": one.share for name, one in moved.effects.items()}
     if context.projector is not None and embeddings.h is not None:
         seen = regions(context.projector, embeddings.h[some])
-        found |= {"regions_visited": seen.visited, "regions_units_off": seen.off}
-    return found
+        numbers |= {"regions_visited": seen.visited, "regions_units_off": seen.off}
+    return numbers
 
 
 def _fitted(h: Any, z: Any) -> tuple[np.ndarray | None, dict[str, float]]:
@@ -165,11 +165,14 @@ def _clusters(
 ) -> dict[str, Any]:
     before = embeddings.layers.get("input")
     graph = None if before is None else np.asarray(before[some]).reshape(len(some), -1)
-    found = graph_clusters(h, graph, labels, rows=None, seed=seed)
+    clusters = graph_clusters(h, graph, labels, rows=None, seed=seed)
     numbers: dict[str, Any] = {
-        "clusters_suggested": found.suggested,
-        "cluster_agreement": found.ari,
+        "clusters_suggested": clusters.suggested,
+        "cluster_agreement": clusters.ari,
     }
     if labels is not None:
-        numbers |= {"cluster_agreement_labels": found.ari_labels, "homophily": found.homophily}
+        numbers |= {
+            "cluster_agreement_labels": clusters.ari_labels,
+            "homophily": clusters.homophily,
+        }
     return numbers

@@ -93,9 +93,9 @@ def read(subject: Any, rows: int = ROWS, seed: int = 0, inputs: Inputs | None = 
     kept = np.arange(min(n, rows))
     if n > rows:
         kept = np.sort(np.random.default_rng(seed).choice(n, rows, replace=False))
-    found = source.take(kept if n > rows else None, _UNUSED)
-    _check(found, name, kept)
-    return Reading(_counted(found), name, kept, source)
+    embeddings = source.take(kept if n > rows else None, _UNUSED)
+    _check(embeddings, name, kept)
+    return Reading(_counted(embeddings), name, kept, source)
 
 
 def _source(subject: Any, inputs: Inputs | None = None) -> Source:
@@ -106,15 +106,15 @@ def _source(subject: Any, inputs: Inputs | None = None) -> Source:
     if is_frame(subject):
         return from_frame(subject, names)
     if isinstance(subject, Embeddings):
-        found = subject
+        embeddings = subject
     elif isinstance(subject, Mapping):
         arrays = {key: _array(value) for key, value in subject.items()}
         if names or not set(arrays) <= {*FIELDS, "layers"}:
             return from_arrays(arrays, names)
-        found = Embeddings(**arrays)
+        embeddings = Embeddings(**arrays)
     else:
-        found = Embeddings(h=_array(subject))
-    return Source("embeddings", found.arrays(), {})
+        embeddings = Embeddings(h=_array(subject))
+    return Source("embeddings", embeddings.arrays(), {})
 
 
 def _with_inputs(source: Source, inputs: Inputs | None) -> Source:
@@ -177,12 +177,12 @@ def _order(ids: np.ndarray, other: Source) -> np.ndarray:
     return np.array([at[str(one)] for one in ids.tolist()])
 
 
-def _counted(found: Embeddings) -> Embeddings:
+def _counted(embeddings: Embeddings) -> Embeddings:
     """Labels as 0, 1, ... in their order, where they are numbers of any size; -1 stays."""
-    if found.labels is None or int(found.labels.max()) < found.n:
-        return found
-    known, y = np.unique(found.labels, return_inverse=True)
-    return _with(found, {"labels": y - int(known[0] < 0), "class_names": None})
+    if embeddings.labels is None or int(embeddings.labels.max()) < embeddings.n:
+        return embeddings
+    known, y = np.unique(embeddings.labels, return_inverse=True)
+    return _with(embeddings, {"labels": y - int(known[0] < 0), "class_names": None})
 
 
 def _array(value: Any) -> Any:
@@ -207,14 +207,14 @@ def _one_space(source: Source) -> Source:
     return Source(source.name, {**given, **extra}, source.renamed, source.left)
 
 
-def _with(found: Embeddings, changed: Mapping[str, Any]) -> Embeddings:
-    fields = {key: value for key, value in vars(found).items() if value is not None}
+def _with(embeddings: Embeddings, changed: Mapping[str, Any]) -> Embeddings:
+    fields = {key: value for key, value in vars(embeddings).items() if value is not None}
     return Embeddings(**{**fields, **changed})
 
 
-def _check(found: Embeddings, name: str, kept: np.ndarray) -> None:
+def _check(embeddings: Embeddings, name: str, kept: np.ndarray) -> None:
     for key in _SPACES:
-        array = getattr(found, key)
+        array = getattr(embeddings, key)
         need(
             array is None or array.shape[1] >= 2,
             lambda key=key, array=array: (
@@ -222,16 +222,16 @@ def _check(found: Embeddings, name: str, kept: np.ndarray) -> None:
                 f"`{name}` has {array.shape[1]}."
             ),
         )
-    for key, bad in found.bad_rows().items():
+    for key, bad in embeddings.bad_rows().items():
         if key in (*_SPACES, "factors", *_LAYERS):
             first = ", ".join(str(int(kept[row])) for row in bad[:5])
             raise InputError(
-                f"`diagnose` needs finite numbers; {len(bad)} of {found.n} rows of `{key}` of "
+                f"`diagnose` needs finite numbers; {len(bad)} of {embeddings.n} rows of `{key}` of "
                 f"`{name}` have NaN or infinity: {'row' if len(bad) == 1 else 'rows'} {first}"
                 f"{' and more' if len(bad) > 5 else ''}."
             )
     for key in _SPACES:
-        array = getattr(found, key)
+        array = getattr(embeddings, key)
         largest = 0.0 if array is None else max(abs(float(array.max())), abs(float(array.min())))
         need(
             largest == 0 or 1 / _LARGE < largest < _LARGE,
@@ -242,8 +242,8 @@ def _check(found: Embeddings, name: str, kept: np.ndarray) -> None:
                 "multiply all of it by one factor, or look for what exploded."
             ),
         )
-    if found.labels is not None:
-        labelled = found.labels[found.labels >= 0]
+    if embeddings.labels is not None:
+        labelled = embeddings.labels[embeddings.labels >= 0]
         known = np.unique(labelled)
         need(
             len(known) != 1,
@@ -255,6 +255,7 @@ def _check(found: Embeddings, name: str, kept: np.ndarray) -> None:
         need(
             len(known) > 0,
             lambda: (
-                f"`labels` needs labelled rows; all {found.n} of `{name}` are -1: leave it out."
+                f"`labels` needs labelled rows; all {embeddings.n} of `{name}` are -1: "
+                "leave it out."
             ),
         )

@@ -147,10 +147,10 @@ def _leak(rows: Rows, seed: int) -> dict[str, Any]:
     half = np.random.default_rng(seed).random(n) < 0.5
     if min(half.sum(), (~half).sum()) < 2 * c:
         return {}
-    found = _discriminants(x[half], y[half], c)
-    if found is None:
+    discriminants = _discriminants(x[half], y[half], c)
+    if discriminants is None:
         return {}
-    W = found[:, : min(4, c - 1)]
+    W = discriminants[:, : min(4, c - 1)]
     held = (x[~half] - x[half].mean(axis=0)) @ W
     explained = [_explained(held[:, k], y[~half]) for k in range(held.shape[1])]
     order = sorted(explained, reverse=True)

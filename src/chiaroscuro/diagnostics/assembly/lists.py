@@ -53,14 +53,14 @@ def list_of(finding: str, lists: Mapping[str, Listed]) -> str | None:
     return next((name for name in names if name in lists), None)
 
 
-def duplicates(found: Duplicates, u: np.ndarray) -> Listed:
+def duplicates(pairs: Duplicates, u: np.ndarray) -> Listed:
     """List the rows that have a twin, the nearest twins first."""
-    apart = np.sqrt(((u[found.ids] - u[found.twins]) ** 2).sum(axis=1))
+    apart = np.sqrt(((u[pairs.ids] - u[pairs.twins]) ** 2).sum(axis=1))
     order = np.argsort(apart, kind="stable")
     return Listed(
-        f"point where another row points, within {found.distance:.2g} on the sphere",
-        found.ids[order],
-        {"twin": found.twins[order], "distance": apart[order]},
+        f"point where another row points, within {pairs.distance:.2g} on the sphere",
+        pairs.ids[order],
+        {"twin": pairs.twins[order], "distance": apart[order]},
         pointers=("twin",),
     )
 
@@ -96,16 +96,16 @@ def list_suspects(out: Measured, of: Space) -> dict[str, Any]:
         numbers["label_error_share"] = len(wrong) / int((y >= 0).sum())
         if len(wrong):
             out.lists["label_errors"] = wrong
-    found = economy(of.x[some], y, of.metric)
-    out.curves["economy"] = found
-    least = min(found.enough, key=lambda name: found.enough[name])
+    curves = economy(of.x[some], y, of.metric)
+    out.curves["economy"] = curves
+    least = min(curves.enough, key=lambda name: curves.enough[name])
     numbers |= {
-        "recall_int8": found.int8,
-        "recall_binary": found.binary,
-        "recall_rescored": found.rescored,
-        "recall_index": found.index,
-        "dimensions_enough": found.enough[least],
-        "dimensions_enough_first": found.enough["first"],
+        "recall_int8": curves.int8,
+        "recall_binary": curves.binary,
+        "recall_rescored": curves.rescored,
+        "recall_index": curves.index,
+        "dimensions_enough": curves.enough[least],
+        "dimensions_enough_first": curves.enough["first"],
     }
     return numbers
 
@@ -167,5 +167,5 @@ def _across(rows: np.ndarray, groups: np.ndarray, side: np.ndarray) -> dict[str,
         return {}
     twin = rows[train[first[np.searchsorted(known, groups[held])]]]
     says = "are held out, and equal a row of the training side"
-    found = Listed(says, rows[held], {"twin": twin}, pointers=("twin",))
-    return {"split_duplicates": found.first(LISTED)}
+    listed = Listed(says, rows[held], {"twin": twin}, pointers=("twin",))
+    return {"split_duplicates": listed.first(LISTED)}

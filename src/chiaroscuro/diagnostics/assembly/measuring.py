@@ -178,11 +178,11 @@ def _space(
 ) -> Space:
     prefix, rows = "" if space == "h" else f"{space}_", getattr(embeddings, space)
     of = Space(rows, labels=embeddings.labels, some=some, metric=metric)
-    found, sizes, each = of.spectrum, norms(rows), dimensions(rows)
+    values, sizes, each = of.spectrum, norms(rows), dimensions(rows)
     idle = len(each.dead) + len(each.duplicate)
-    live = max(1, min(found.n - 1, found.d - idle))
-    cliff, at = _cliff(found, live)
-    out.spectra[space] = found.values
+    live = max(1, min(values.n - 1, values.d - idle))
+    cliff, at = _cliff(values, live)
+    out.spectra[space] = values.values
     done(0.35)
     of_rows = [one for one in CATALOGUE.values() if one.of is not None and one.needs == "rows"]
     numbers: dict[str, Any] = {one.name: one(of) for one in of_rows}
@@ -191,11 +191,11 @@ def _space(
         "d": of.d,
         "room": of.room,
         "live_room": live,
-        "decay": found.decay.exponent,
+        "decay": values.decay.exponent,
         "cliff": cliff,
         "cliff_at": at,
-        "mean_share": found.mean_share,
-        "uniformity_if_even": uniform_law(found.d),
+        "mean_share": values.mean_share,
+        "uniformity_if_even": uniform_law(values.d),
         "norm_stretch": sizes.stretch,
         "norm_largest": sizes.largest,
         "norm_far": len(sizes.far),
@@ -216,9 +216,9 @@ def _space(
     return of
 
 
-def _cliff(found: Spectrum, live: int) -> tuple[float, int]:
+def _cliff(values: Spectrum, live: int) -> tuple[float, int]:
     """The largest fall between neighbouring singular values, and after which of them."""
-    s = found.values
+    s = values.values
     if len(s) < 3 or s[0] == 0:
         return 1.0, live
     s = np.maximum(s / s[0], 1e-12)[: min(len(s), live + 1)]
@@ -283,15 +283,15 @@ def _pairs(
     if labels is not None and (labels < 0).any():
         labels = None
     loss = context.loss
-    found = anatomy(x1, x2, loss, labels, rows=None)
+    parts = anatomy(x1, x2, loss, labels, rows=None)
     for name in ("false_all", "false_mass", "false_hardest", "won", "margin"):
-        out.numbers[name] = getattr(found, name)
+        out.numbers[name] = getattr(parts, name)
     if loss is None:
         return
     for name in ("loss", "attraction", "repulsion", "bound", "gap"):
-        out.numbers[name] = getattr(found, name)
-    out.numbers["effective_negatives"] = found.effective_negatives
-    out.numbers["n_negatives"] = found.n_negatives
+        out.numbers[name] = getattr(parts, name)
+    out.numbers["effective_negatives"] = parts.effective_negatives
+    out.numbers["n_negatives"] = parts.n_negatives
     first, second = _tensor(x1[:FEW]), _tensor(x2[:FEW])
     out.numbers["negative_deviation"] = _deviation(loss, first, second)
     out.numbers["free_length"] = _free_length(loss, first, second)
@@ -317,16 +317,16 @@ def _two_widths(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: i
         theirs = partner[near[1][order]]
         return float((near[0][:, :, None] == theirs[:, None, :]).any(axis=2).mean())
 
-    found = shuffled(shared, place, place, seed=seed)
-    out.controls["paired_neighbours"] = found
-    out.numbers["paired_neighbours"] = found.value
+    control = shuffled(shared, place, place, seed=seed)
+    out.controls["paired_neighbours"] = control
+    out.numbers["paired_neighbours"] = control.value
     out.numbers["paired_agreement"] = linear_agreement(a, b)
 
 
 def _views_of_rows(embeddings: Embeddings, space: str) -> dict[str, float]:
     """How near each side's view is to the row without a view, as a rank among the others."""
     rows = getattr(embeddings, space)
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     some = np.arange(min(embeddings.n, FEW))
     for side in (1, 2):
         view = getattr(embeddings, f"{space}{side}")
@@ -334,8 +334,8 @@ def _views_of_rows(embeddings: Embeddings, space: str) -> dict[str, float]:
             continue
         a, b = np.asarray(rows[some], np.float64), np.asarray(view[some], np.float64)
         if not np.array_equal(a, b):
-            found[f"view{side}_nearer"] = float(pair_rank(a, b))
-    return found
+            numbers[f"view{side}_nearer"] = float(pair_rank(a, b))
+    return numbers
 
 
 def _free_length(loss: Loss, z1: Tensor, z2: Tensor) -> bool:
@@ -382,19 +382,19 @@ def _factors(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: int)
     if not factors or len(some) < LEAST:
         return
     kinds = dict.fromkeys(factors, "number")
-    found = survival({**before, **after}, factors, kinds, rows=None, seed=seed)
-    of = dict(zip(found.layers, found.above_chance, strict=True))
+    readable = survival({**before, **after}, factors, kinds, rows=None, seed=seed)
+    of = dict(zip(readable.layers, readable.above_chance, strict=True))
     for layer, row in of.items():
         prefix = "" if layer == "h" else f"{layer}_"
         out.numbers |= {
-            f"{prefix}r2_{name}": float(r2) for name, r2 in zip(found.factors, row, strict=True)
+            f"{prefix}r2_{name}": float(r2) for name, r2 in zip(readable.factors, row, strict=True)
         }
     if "h" in of and before:
         was = np.max([of[name] for name in before], axis=0)
         lost = np.clip(was, 0, 1) - np.clip(of["h"], 0, 1)
         worst = int(lost.argmax())
         out.numbers |= {
-            "lost_factor": found.factors[worst],
+            "lost_factor": readable.factors[worst],
             "lost_r2": float(max(of["h"][worst], 0.0)),
             "lost_before": float(was[worst]),
             "lost_from": "the untrained network",

@@ -38,7 +38,7 @@ def monitor(h: Any, positives: Any = None, rows: int = ROWS) -> dict[str, float]
     x = rows_of("monitor(h)", h)
     kept = some_of("monitor", len(x), rows, seed=0)
     some = x[kept]
-    found = {
+    numbers = {
         "effective_rank": effective_rank(some),
         "mean_cosine": mean_cosine(some),
         "uniformity": uniformity(some, rows=None),
@@ -46,5 +46,5 @@ def monitor(h: Any, positives: Any = None, rows: int = ROWS) -> dict[str, float]
         "dead_dimensions": float(len(dimensions(some).dead)),
     }
     if positives is not None:
-        found["alignment"] = alignment(some, rows_of("monitor(h, positives)", positives)[kept])
-    return found
+        numbers["alignment"] = alignment(some, rows_of("monitor(h, positives)", positives)[kept])
+    return numbers

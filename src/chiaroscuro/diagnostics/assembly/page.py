@@ -138,8 +138,8 @@ def _cells(diagnosis: Diagnosis, space: str, key: str) -> tuple[str, str]:
     value, control = diagnosis.measures.get(name), diagnosis.controls.get(name)
     if value is None:
         return "", ""
-    found = diagnosis.intervals.get(name)
-    around = "" if found is None else f" ± {_number((found.high - found.low) / 2)}"
+    interval = diagnosis.intervals.get(name)
+    around = "" if interval is None else f" ± {_number((interval.high - interval.low) / 2)}"
     of = diagnosis.measures.get("room" if space == "h" else f"{space}_room")
     room = f" of {of}" if key in ("effective_rank", "numerical_rank") else ""
     return _number(value) + around + room, "" if control is None else _number(control.mean)
@@ -201,12 +201,12 @@ def _economy(diagnosis: Diagnosis) -> list[str]:
 
 
 def _drift(diagnosis: Diagnosis) -> list[str]:
-    found = diagnosis.drift
-    if found is None:
+    drift = diagnosis.drift
+    if drift is None:
         return []
-    lines = [f"encoder: {found.encoder} ({found.reason})"]
-    if found.test is not None:
-        test = found.test
+    lines = [f"encoder: {drift.encoder} ({drift.reason})"]
+    if drift.test is not None:
+        test = drift.test
         seen = (
             f"it would find a shift of {test.detectable:g} of the spread in 80 % of cases"
             if test.detectable is not None
@@ -214,7 +214,7 @@ def _drift(diagnosis: Diagnosis) -> list[str]:
         )
         law = "another law" if test.p_value < 0.05 else "no difference of law is seen"
         lines.append(f"{law}: p = {test.p_value:.2g}, {test.n} and {test.m} rows; {seen}")
-        lines.append(f"the mean moved by {_number(found.mean_shift)} of the spread")
+        lines.append(f"the mean moved by {_number(drift.mean_shift)} of the spread")
     return lines
 
 

@@ -44,22 +44,22 @@ def _sides(out: Measured, pairs: Pairs) -> dict[str, Any]:
     gap = float(np.linalg.norm(u1.mean(axis=0) - u2.mean(axis=0)))
     sizes = [float(np.median(np.linalg.norm(x, axis=1))) for x in (x1, x2)]
     spreads = [math.sqrt(float(x.var(axis=0).sum())) for x in (x1, x2)]
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "side_gap": gap / spread if spread > 0 else 0.0,
         "side_scale": spreads[1] / spreads[0] if min(spreads) > 0 else 1.0,
         "side_norms": sizes[1] / sizes[0] if min(sizes) > 0 else 1.0,
         "side_recall": float(pairs.base.mean()),
     }
-    if found["side_gap"] > 0.25:
+    if numbers["side_gap"] > 0.25:
         note(out, "gap", pairs.gain(x1 - m1, x2 - m2))
-    if abs(math.log(max(found["side_scale"], 1e-12))) > math.log(1.1) and min(spreads) > 0:
+    if abs(math.log(max(numbers["side_scale"], 1e-12))) > math.log(1.1) and min(spreads) > 0:
         # over what subtracting the means alone gains, which is another finding's
         centred = Pairs(x1 - m1, x2 - m2)
         both = centred.x1 / spreads[0], centred.x2 / spreads[1]
         plain = pairs.gain(x1 / spreads[0], x2 / spreads[1], metric="euclidean")
         found_in = centred.gain(*both, metric="euclidean")
         note(out, "scales", min(plain, found_in, key=lambda one: one.gain))
-    return found
+    return numbers
 
 
 def _columns(out: Measured, pairs: Pairs) -> None:
@@ -124,13 +124,13 @@ def _mispaired(out: Measured, pairs: Pairs, ids: np.ndarray) -> None:
     share = float(np.mean(nearer))
     numbers["elsewhere"] = share
     numbers["elsewhere_score"] = (share - 0.5) / (0.5 / math.sqrt(int(lost.sum())))
-    found = lost & (back[best] == np.arange(n)) & (across[0] > inside[0])
-    found &= (across[1] > inside[1])[best]
-    shift = (best - np.arange(n))[found]
+    mispaired = lost & (back[best] == np.arange(n)) & (across[0] > inside[0])
+    mispaired &= (across[1] > inside[1])[best]
+    shift = (best - np.arange(n))[mispaired]
     if len(shift) >= 5:
         values, counts = np.unique(shift, return_counts=True)
         at = int(counts.argmax())
-        moved = np.flatnonzero(found & (best - np.arange(n) == values[at]))
+        moved = np.flatnonzero(mispaired & (best - np.arange(n) == values[at]))
         numbers |= {
             "pair_shift": int(values[at]),
             "pair_shift_share": float(counts[at] / len(shift)),
@@ -145,5 +145,5 @@ def _mispaired(out: Measured, pairs: Pairs, ids: np.ndarray) -> None:
         pointers=("nearest",),
     )
     to = np.arange(n)
-    to[found] = best[found]
+    to[mispaired] = best[mispaired]
     note(out, "pairs", pairs.gain(pairs.x1, pairs.x2[to]))

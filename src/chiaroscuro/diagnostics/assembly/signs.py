@@ -101,16 +101,16 @@ def _levels(rows: Rows) -> dict[str, Any]:
     if not len(moving):
         return {}
     levels = int(np.quantile(moving, 0.9))
-    found: dict[str, Any] = {"levels": levels}
+    numbers: dict[str, Any] = {"levels": levels}
     if levels <= 32:
-        found |= {"level_entropy": _entropy(x, levels), "even_levels": _even(x)}
+        numbers |= {"level_entropy": _entropy(x, levels), "even_levels": _even(x)}
     if levels <= min(32, len(x) // 8):
         low, high = rows.x.min(), rows.x.max()
         step = 2 * (high - low) / max(levels - 1, 1)
         coarser = low + step * np.round((rows.x - low) / step)
         lost = rows.gain(coarser)
-        found |= lost.numbers("coarser")
-    return found
+        numbers |= lost.numbers("coarser")
+    return numbers
 
 
 def _even(x: np.ndarray) -> float:
@@ -126,11 +126,11 @@ def _even(x: np.ndarray) -> float:
 
 def _entropy(x: np.ndarray, levels: int) -> float:
     """Entropy of the values of a dimension over that of equally frequent ones, in the middle."""
-    found = []
+    entropies = []
     for column in x.T:
         p = np.unique(column, return_counts=True)[1] / len(column)
-        found.append(float(-(p * np.log(p)).sum()) / math.log(max(levels, 2)))
-    return float(np.median(found))
+        entropies.append(float(-(p * np.log(p)).sum()) / math.log(max(levels, 2)))
+    return float(np.median(entropies))
 
 
 # ---- lengths of rows ----
@@ -180,26 +180,26 @@ def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
     at = int(counts.argmax())
     share = float(counts[at] / n)
     rest = np.abs(ordered - ordered[at]) > 2e-3
-    found: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "same_length": share,
         "same_length_is": math.exp(float(ordered[at])),
         "other_length_spread": float(ordered[rest].std()) if rest.sum() > 1 else 0.0,
     }
     split, gap = _two_means(ordered)
-    found |= {"length_gap": gap, "length_share": split}
+    numbers |= {"length_gap": gap, "length_share": split}
     every = np.log(np.where(sizes > 0, sizes, 1.0))
-    if 0.01 <= share <= 0.99 and found["other_length_spread"] > 0.02:
+    if 0.01 <= share <= 0.99 and numbers["other_length_spread"] > 0.02:
         alike = np.abs(every - ordered[at]) <= 2e-3
         note(out, "normalised", rows.gain(_level(rows.x, sizes, alike), metric="euclidean"))
     cut = int(np.clip(n * split, 1, n - 1))
     low, high = float(ordered[:cut].mean()), float(ordered[cut:].mean())
     middle = (ordered > low + (high - low) / 3) & (ordered < high - (high - low) / 3)
-    found["length_valley"] = float(middle.mean())
+    numbers["length_valley"] = float(middle.mean())
     if gap >= 3:
         short = every < ordered[cut]
         note(out, "lengths", rows.gain(_level(rows.x, sizes, short), metric="euclidean"))
-        found["length_ratio"] = math.exp(high - low)
-    return found
+        numbers["length_ratio"] = math.exp(high - low)
+    return numbers
 
 
 def _level(x: np.ndarray, sizes: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -234,8 +234,8 @@ def _directions(out: Measured, rows: Rows, prefix: str, far: np.ndarray) -> None
     """The common offset, the first direction, the spectrum as a whole; ranks without far rows."""
     numbers = out.numbers
     x = rows.x[~far] if far.any() and (~far).sum() >= LEAST else rows.x
-    found = spectrum(x)
-    s = found.values
+    values = spectrum(x)
+    s = values.values
     power = s**2
     total = float(power.sum())
     if total <= 0:
@@ -249,7 +249,7 @@ def _directions(out: Measured, rows: Rows, prefix: str, far: np.ndarray) -> None
     numbers |= _fall(x, s)
     numbers["top_over_second"] = float(s[0] / max(s[1], 1e-300)) if len(s) > 1 else 1.0
     if far.any():
-        numbers["effective_rank_without_far"] = float(found.effective_rank)
+        numbers["effective_rank_without_far"] = float(values.effective_rank)
         numbers["mean_cosine_without_far"] = _mean_cosine(x)
     room = int(numbers.get(f"{prefix}room", min(x.shape)))
     middle = x.mean(axis=0)
@@ -281,13 +281,13 @@ def _fall(x: np.ndarray, s: np.ndarray) -> dict[str, Any]:
     spread = x.std(axis=0)
     live = int((spread > 1e-9 * max(float(spread.max()), 1e-300)).sum())
     room = max(1, min(len(x) - 1, live))
-    found = {"fall": 1.0, "fall_at": room, "fall_room": room}
+    numbers = {"fall": 1.0, "fall_at": room, "fall_room": room}
     w = np.maximum(s / s[0], 1e-12)[: room + 1]
     if len(w) >= 4:
         ratios = w[1:-1] / w[2:]  # a first direction far above the others is no collapse
         at = int(ratios.argmax())
-        found |= {"fall": float(ratios[at]), "fall_at": at + 2}
-    return found
+        numbers |= {"fall": float(ratios[at]), "fall_at": at + 2}
+    return numbers
 
 
 def _over(rows: Rows, cure: Any, centred: np.ndarray | None) -> Cost:

@@ -17,11 +17,11 @@ _LINEAR = {
 _WAYS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(evaluation: Mapping[str, Any]) -> str:
     """What `evaluate` found, as lines for people: accuracies, then retrieval and zero-shot.
 
     Args:
-        found: from `evaluate`.
+        evaluation: from `evaluate`.
 
     Example:
         >>> scores = {"d": 2, "knn_20": 0.5, "knn_200": None, "linear": 1.0}
@@ -34,7 +34,7 @@ def table(found: Mapping[str, Any]) -> str:
         knn_200              -   accuracy of 200 nearest neighbours
         linear         100.0 %   accuracy of a ridge classifier
     """
-    protocol, results = found["protocol"], found["results"]
+    protocol, results = evaluation["protocol"], evaluation["results"]
     lines = _warnings(protocol)
     if "n_train" in protocol:
         lines += _accuracies(protocol, results)

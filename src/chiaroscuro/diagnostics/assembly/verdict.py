@@ -20,7 +20,7 @@ _KINDS = {
 }
 
 
-def state_of(found: Sequence[Finding], facts: Facts, n: int) -> str:
+def state_of(findings: Sequence[Finding], facts: Facts, n: int) -> str:
     """Return the state: what was found, or whether there was anything to be right about.
 
     Without labels and without pairs nothing says whether rows tell anything apart, however well
@@ -32,29 +32,29 @@ def state_of(found: Sequence[Finding], facts: Facts, n: int) -> str:
     """
     if n < LEAST:
         return "cannot judge"
-    if any(one.severity != "note" for one in found):
+    if any(one.severity != "note" for one in findings):
         return "something is wrong"
     right = facts.has("knn_accuracy") or facts.has("pair_nearer")
     return "nothing found" if right else "cannot judge"
 
 
-def verdict(found: Sequence[Finding], facts: Facts, n: int, checks: Sequence[str]) -> str:
+def verdict(findings: Sequence[Finding], facts: Facts, n: int, checks: Sequence[str]) -> str:
     """Say the state in a sentence or two, with the numbers that decide.
 
     Args:
-        found: findings in their order.
+        findings: findings in their order.
         facts: what the rules were told.
         n: rows.
         checks: names of the rules that had what they need.
     """
-    state = state_of(found, facts, n)
+    state = state_of(findings, facts, n)
     if n < LEAST:
         return (
             f"Too few rows to judge: {n} of at least {LEAST}. The measures are those of "
             "these rows and say little of others."
         )
     if state == "something is wrong":
-        grave = [one for one in found if one.severity != "note"]
+        grave = [one for one in findings if one.severity != "note"]
         first = grave[0]
         others = f" And {len(grave) - 1} more." if len(grave) > 1 else ""
         evidence = first.evidence[0].upper() + first.evidence[1:]
@@ -62,7 +62,7 @@ def verdict(found: Sequence[Finding], facts: Facts, n: int, checks: Sequence[str
         return f"{name} ({first.severity}). {evidence}.{others}"
     said = _kind(facts)
     numbers = ", ".join(_numbers(facts))
-    notes = len(found)
+    notes = len(findings)
     tail = f" {notes} note{'s' * (notes != 1)}." if notes else ""
     if state == "nothing found":
         return f"Nothing found by these {len(checks)} checks: {numbers}.{said}{tail}"

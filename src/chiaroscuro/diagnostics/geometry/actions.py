@@ -46,11 +46,11 @@ def action_measures(
         columns = {name: values - before[name] for name, values in columns.items()}
     main = np.linalg.svd(h1 - middle, full_matrices=False)[2][:DIRECTIONS].T
     a, b = (h1 - middle) @ main, (h2 - middle) @ main
-    found = {}
+    measures = {}
     for name in list(movement(h1, h2, *two).effects)[:FITTED]:
         eps = columns[name] / (columns[name].std() or 1.0)
         if eps.any():
             fit = generator(a, b, eps, rows=None, seed=seed)
-            found[f"generator_error_{name}"] = fit.error
-            found[f"generator_turns_{name}"] = fit.antisymmetry
-    return found
+            measures[f"generator_error_{name}"] = fit.error
+            measures[f"generator_turns_{name}"] = fit.antisymmetry
+    return measures

@@ -178,13 +178,13 @@ def displacements(
     kept = some_of(call, len(a1), rows, seed)
     n = len(kept)
     h, u = torch.cat([a1[kept], a2[kept]]), unit(torch.cat([b1[kept], b2[kept]]))
-    found = []
+    hardest = []
     for start in range(0, n, CHUNK):
         s = u[start : min(start + CHUNK, n)] @ u.T
         i = torch.arange(len(s))
         s[i, start + i] = s[i, n + start + i] = -torch.inf
-        found.append(s.argmax(dim=1))
-    at = torch.cat(found)
+        hardest.append(s.argmax(dim=1))
+    at = torch.cat(hardest)
     delta = h[n:] - h[at]
     distance = (unit(h[:n]) - unit(h[at])).norm(dim=1)
     return Displacements(
@@ -324,8 +324,8 @@ def discarded(
         >>> round(found["hue"]["lost"], 1), abs(round(found["size"]["lost"], 1))
         (1.0, 0.0)
     """
-    found = survival({"h": h, "z": z}, factors, kinds)
+    readable = survival({"h": h, "z": z}, factors, kinds)
     return {
         name: {"before": float(a), "after": float(b), "lost": float(a - b)}
-        for name, a, b in zip(found.factors, *found.above_chance, strict=True)
+        for name, a, b in zip(readable.factors, *readable.above_chance, strict=True)
     }

@@ -87,23 +87,23 @@ def geometry(
     )
     x = {name: rows_of("geometry", value).numpy() for name, value in four.items()}
     apart = displacements(x["h1"], x["h2"], x["z1"], x["z2"], seed=seed)
-    found: dict[str, float] = {"hardest_distance": float(apart.distance.mean())}
+    measures: dict[str, float] = {"hardest_distance": float(apart.distance.mean())}
     for ending, labels in (("", embeddings.labels), ("_coarse", embeddings.coarse_labels)):
         if labels is not None and (np.asarray(labels) >= 0).all():
-            found[f"hardest_agreement{ending}"] = apart.agreement(labels)
+            measures[f"hardest_agreement{ending}"] = apart.agreement(labels)
     if projector is not None:
-        found |= _projected(projector, x, apart.delta, apart.rows, seed)
+        measures |= _projected(projector, x, apart.delta, apart.rows, seed)
     n = len(x["h1"])
     many = parameters is not None and 10 * len(parameter_columns("geometry", parameters, n)) > n
     if many:  # the noise of every coordinate, say: more numbers than rows to tell them by
         parameters = parameters2 = None
-    found |= _moved(x, parameters, parameters2)
+    measures |= _moved(x, parameters, parameters2)
     if parameters is not None:
         span = augmentation_span(x["h1"], x["h2"], parameters, parameters2, seed=seed)
-        found |= {"span_dimension": span.dimension, "span_explained": span.explained}
+        measures |= {"span_dimension": span.dimension, "span_explained": span.explained}
         d_proj, d_enc = x["z1"].shape[1], x["h1"].shape[1]
-        found["predicted_rank"] = predicted_rank(d_proj, d_enc, span.dimension)
-    return found
+        measures["predicted_rank"] = predicted_rank(d_proj, d_enc, span.dimension)
+    return measures
 
 
 def _moved(x: Mapping[str, np.ndarray], second: Any, first: Any) -> dict[str, float]:
@@ -112,10 +112,10 @@ def _moved(x: Mapping[str, np.ndarray], second: Any, first: Any) -> dict[str, fl
     nothing = np.zeros(n, dtype=[("none", float)])
     h = movement(x["h1"], x["h2"], nothing if second is None else second, first)
     z = movement(x["z1"], x["z2"], nothing)
-    found = {"movement_ratio": h.ratio, "z_movement_ratio": z.ratio}
+    measures = {"movement_ratio": h.ratio, "z_movement_ratio": z.ratio}
     if second is not None:
-        found |= {f"movement_by_{name}": one.share for name, one in h.effects.items()}
-    return found
+        measures |= {f"movement_by_{name}": one.share for name, one in h.effects.items()}
+    return measures
 
 
 def _projected(
@@ -149,18 +149,18 @@ def _bent(
     rows: np.ndarray,
     seed: int,
 ) -> dict[str, float]:
-    found = regions(projector, x["h1"], x["h2"], seed=seed)
+    visited = regions(projector, x["h1"], x["h2"], seed=seed)
     v = x["h2"] - x["h1"]
     centred = x["h1"] - x["h1"].mean(axis=0)
     local = lambda at, what: local_unexplained(projector, at, what, seed=seed)
     numbers: dict[str, float] = {
-        "regions_visited": found.visited,
-        "regions_units": found.units,
-        "regions_units_off": found.off,
+        "regions_visited": visited.visited,
+        "regions_units": visited.units,
+        "regions_units_off": visited.off,
         "displacement_unexplained": local(x["h1"][rows], delta),
         "views_annihilated": local(x["h1"], v),
         "data_annihilated": local(x["h1"], centred),
     }
-    if found.together is not None and found.by_chance is not None:
-        numbers |= {"regions_together": found.together, "regions_by_chance": found.by_chance}
+    if visited.together is not None and visited.by_chance is not None:
+        numbers |= {"regions_together": visited.together, "regions_by_chance": visited.by_chance}
     return numbers

@@ -170,23 +170,25 @@ def survival(
     )
     kept = some_of("survival", n, rows, seed)
     train, test = _sides("survival", len(kept), None, seed)
-    found: list[list[Readout]] = []
+    readouts: list[list[Readout]] = []
     for name, h in layers.items():
         ridge = _Ridge(rows_of(f"survival: layer {name}", h)[kept], train, test)
-        found.append(
+        readouts.append(
             [
                 ridge.read(f"survival: {name}", _array(y)[kept.numpy()], (kinds or {}).get(name))
                 for name, y in factors.items()
             ]
         )
-    above = np.array([[each.above_chance for each in row] for row in found])
+    above = np.array([[each.above_chance for each in row] for row in readouts])
     is_style = np.array([name in style for name in factors])
-    mean = lambda mask: above[:, mask].mean(axis=1) if mask.any() else np.full(len(found), np.nan)
+    mean = lambda mask: (
+        above[:, mask].mean(axis=1) if mask.any() else np.full(len(readouts), np.nan)
+    )
     return Survival(
         layers=tuple(layers),
         factors=tuple(factors),
-        kinds=tuple(each.kind for each in found[0]),
-        score=np.array([[each.score for each in row] for row in found]),
+        kinds=tuple(each.kind for each in readouts[0]),
+        score=np.array([[each.score for each in row] for row in readouts]),
         above_chance=above,
         content=mean(~is_style),
         style=mean(is_style),

@@ -80,11 +80,11 @@ def few_shot(
     rows = [np.flatnonzero(labels == kind) for kind in classes]
     u, v = _unit(train.h), _unit(_thin(test.h, QUERIES))
     y = _thin(test.labels, QUERIES)
-    rng, found = np.random.default_rng(seed), []
+    rng, scores = np.random.default_rng(seed), []
     for _ in range(draws):
         means = np.stack([u[rng.choice(own, shots, replace=False)].mean(axis=0) for own in rows])
-        found.append(float((classes[(v @ _unit(means).T).argmax(axis=1)] == y).mean()))
-    return float(np.mean(found)), float(1.96 * np.std(found, ddof=1) / np.sqrt(draws))
+        scores.append(float((classes[(v @ _unit(means).T).argmax(axis=1)] == y).mean()))
+    return float(np.mean(scores)), float(1.96 * np.std(scores, ddof=1) / np.sqrt(draws))
 
 
 def _thin(rows: Any, most: int) -> np.ndarray:

@@ -183,9 +183,9 @@ def zero_shot_accuracy(z: Any, prompts: Any, labels: Any) -> dict[str, float]:
     return {"zero_shot": float(hits.mean()), "zero_shot_balanced": float(np.mean(classes))}
 
 
-def _summary(found: Places, counts: Tensor, n_candidates: int) -> dict[str, Any]:
-    recalls = {f"recall_{k}": float(found.recall(k).mean()) for k in PLACES}
-    median = float(np.median(found.rank().numpy()))
+def _summary(matches: Places, counts: Tensor, n_candidates: int) -> dict[str, Any]:
+    recalls = {f"recall_{k}": float(matches.recall(k).mean()) for k in PLACES}
+    median = float(np.median(matches.rank().numpy()))
     return {**recalls, "median_rank": median, "chance": _chance(counts, n_candidates)}
 
 

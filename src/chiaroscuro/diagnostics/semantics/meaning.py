@@ -39,13 +39,13 @@ def read_task(given: Any) -> dict[str, np.ndarray]:
     if isinstance(given, str | os.PathLike):
         need(os.path.isfile(given), lambda: f"There is no task `{given}`.")
         given = {n: a for n, a in read_npz(given).items() if n in NEEDED + PAIRED}
-    found = {name: np.asarray(value) for name, value in given.items()}
-    missing = [name for name in NEEDED if name not in found]
+    arrays = {name: np.asarray(value) for name, value in given.items()}
+    missing = [name for name in NEEDED if name not in arrays]
     need(
         not missing,
         lambda: f"A task needs `symbols`, `contexts` and `labels`; it lacks {', '.join(missing)}.",
     )
-    return found
+    return arrays
 
 
 def semantic_measures(out: Measured, task: Mapping[str, Any], seed: int) -> None:
@@ -66,21 +66,21 @@ def semantic_measures(out: Measured, task: Mapping[str, Any], seed: int) -> None
     out.numbers |= {"symbols": int(there.sum()), "meanings": len(np.unique(classes))}
     if len(np.unique(classes)) in (1, len(classes)):
         return  # no two symbols mean the same, or all do: there is nothing to be aligned with
-    found = distributional_alignment(counts[:known][there], classes, seed=seed)
+    estimate = distributional_alignment(counts[:known][there], classes, seed=seed)
     out.numbers |= {
-        "data_task_alignment": found.score,
-        "data_task_floor": found.floor,
-        "data_task_split": found.split,
-        "data_task_merged": found.merged,
+        "data_task_alignment": estimate.score,
+        "data_task_floor": estimate.floor,
+        "data_task_split": estimate.split,
+        "data_task_merged": estimate.merged,
     }
-    sd = found.shuffled_sd
+    sd = estimate.shuffled_sd
     out.controls["data_task_alignment"] = Control(
-        value=found.score,
-        mean=found.shuffled,
+        value=estimate.score,
+        mean=estimate.shuffled,
         sd=sd,
-        least=found.shuffled - 2 * sd,
-        most=found.shuffled + 2 * sd,
-        beyond=(found.score - found.shuffled) / sd if sd else 0.0,
+        least=estimate.shuffled - 2 * sd,
+        most=estimate.shuffled + 2 * sd,
+        beyond=(estimate.score - estimate.shuffled) / sd if sd else 0.0,
         repeats=40,
         n=len(classes),
     )
