@@ -11,6 +11,7 @@ import torch
 
 import chiaroscuro as cs
 import chiaroscuro.pairwise.logsumexp as tiles
+from chiaroscuro.pairwise import terms
 from chiaroscuro.pairwise.statistics import Inner, Squared
 from oracles import closed, naive
 from tolerances import close, loosened
@@ -283,8 +284,8 @@ def plant_tau_multiplied(patch):
 
 
 def plant_maximum_never_tracked(patch):
-    patch.setattr(tiles, "OVERFLOW", math.inf)
-    patch.setattr(tiles, "UNDERFLOW", math.inf)
+    patch.setattr(terms, "OVERFLOW", math.inf)
+    patch.setattr(terms, "UNDERFLOW", math.inf)
 
 
 def plant_columns_without_gradient(patch):

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import chiaroscuro as cs
 import chiaroscuro.pairwise.logsumexp as tiles
-from chiaroscuro.pairwise import Layout, dense
+from chiaroscuro.pairwise import Layout, dense, terms
 from oracles import naive
 from tolerances import close
 from zoo import ANCHORS, BATCH_NEGATIVES, KERNELS, NEGATIVES, D, double, pair
@@ -59,7 +59,7 @@ def path(request, monkeypatch):
 
 def take(monkeypatch, path):
     for constant, value in PATHS[path].items():
-        monkeypatch.setattr(tiles, constant, value)
+        monkeypatch.setattr(terms if hasattr(terms, constant) else tiles, constant, value)
 
 
 def inputs(queue, **options):
@@ -117,6 +117,17 @@ def test_the_tiles_equal_the_loop(name, path):
         found = evaluated(DOUBLES[name], negatives, anchors, inputs(queue))
         right = expected(name, negatives, anchors, queue)
         all_close(found, right, f"{negatives} {anchors} queue {queue}:")
+
+
+@pytest.mark.parametrize("limits", [PLAIN, TRACKED], ids=["plain", "maximum tracked"])
+@every_kernel
+def test_the_dense_path_equals_the_loop(name, limits, monkeypatch):
+    monkeypatch.setattr(dense, "ROWS", (0, 1 << 30))
+    for constant, value in limits.items():
+        monkeypatch.setattr(terms, constant, value)
+    for negatives in ("AllButSelf", "AllButPair"):
+        found = evaluated(DOUBLES[name], negatives, "both", inputs("none"))
+        all_close(found, expected(name, negatives, "both", "none"), f"{negatives}:")
 
 
 @every_kernel
@@ -467,13 +478,36 @@ def test_extreme_powers(p):
     all_close(found, naive.infonce_blocks(kernel, "AllButSelf", z1.detach(), z2.detach()))
 
 
-@pytest.mark.parametrize("tau", [0.5, 0.05, cs.Learnable(0.2)], ids=repr)
+PLAIN_KERNELS = [
+    cs.Cosine(0.5),
+    cs.Cosine(0.05),
+    cs.Cosine(cs.Learnable(0.2)),
+    cs.Dot([0.5, 1.0, 2.0, 1.0, 3.0, 0.7]),
+    cs.Gaussian([0.5, 1.0, 2.0, 1.0, 3.0, 0.7]),
+    cs.Gaussian(cs.Learnable(0.02)),
+    cs.Laplace(cs.Learnable(0.5)),
+    cs.Laplace(0.02),
+    cs.Exponential(1.5, 0.5),
+    cs.Cauchy(cs.Learnable(0.5)),
+    cs.StudentT(2.0, 0.5),
+    cs.StudentT(7.5, [0.5, 1.0, 2.0, 1.0, 3.0, 0.7]),
+    cs.Sum(cs.Gaussian(0.5), cs.Laplace(0.5)),
+    cs.Sum(cs.Cauchy(0.5), cs.Laplace(0.5), cs.Exponential(1.5, 1.0), weights=(1.0, 0.5, 3.0)),
+]
+
+
+@pytest.mark.parametrize("near", [False, True], ids=["apart", "with equal rows"])
+@pytest.mark.parametrize("kernel", PLAIN_KERNELS, ids=repr)
 @pytest.mark.parametrize("negatives", [cs.AllButSelf(), cs.AllButPair()], ids=repr)
-def test_the_dense_path_is_the_tiled_one(negatives, tau, monkeypatch):
+def test_the_dense_path_is_the_tiled_one(negatives, kernel, near, monkeypatch):
     """A batch of a few hundred takes a path of its own: same value, same gradients, both orders."""
     torch.manual_seed(0)
-    z1, z2 = (torch.randn(80, 6, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    objective = cs.InfoNCE(cs.Cosine(tau), negatives)
+    z1, z2 = (torch.randn(80, 6, dtype=torch.float64) for _ in range(2))
+    if near:
+        z1[3], z2[5], z2[6] = z1[4], z1[5], z1[7] * (1 + 1e-9)
+    z1.requires_grad_()
+    z2.requires_grad_()
+    objective = cs.InfoNCE(kernel, negatives)
     wanted = [z1, z2, *objective.parameters()]
 
     def everything() -> list[torch.Tensor]:
@@ -487,10 +521,21 @@ def test_the_dense_path_is_the_tiled_one(negatives, tau, monkeypatch):
         return [loss, *first, *again, *graph, *second, *terms.values(), *apart]
 
     assert z1.shape[0] * 2 in range(*dense.ROWS)
+    used = []
+    monkeypatch.setattr(dense._Matrix, "log_sums", _counted(dense._Matrix.log_sums, used))
     here = everything()
+    assert used, "the dense path was not taken"
     monkeypatch.setattr(dense, "ROWS", (0, 0))
     for found, right in zip(here, everything(), strict=True):
-        torch.testing.assert_close(found, right, rtol=1e-10, atol=1e-13)
+        torch.testing.assert_close(found, right, rtol=1e-8, atol=1e-10)
+
+
+def _counted(function, calls):
+    def counting(*arguments):
+        calls.append(1)
+        return function(*arguments)
+
+    return counting
 
 
 def test_inference_leaves_training_alone():

@@ -49,5 +49,8 @@ class Cauchy(Leaf):
     def profile(self, x: Tensor) -> Tensor:
         return -torch.log1p(x)
 
+    def k(self, x: Tensor) -> Tensor:
+        return (1 + x).reciprocal_()
+
     def slope(self, x: Tensor) -> Tensor:
         return (1 + x).reciprocal_().neg_()

@@ -146,7 +146,8 @@ class Leaf(Kernel):
         log k(z, w) = profile(t / tau)               by a formula of your own
 
     `profile(x)` is made of ordinary elementwise operations. Its derivative is taken automatically
-    in each tile; define `slope(x)` to save that time.
+    in each tile; define `slope(x)` to save that time, and `k(x)` where exp(profile(x)) is simpler
+    than that.
 
     Example:
         >>> class Quartic(Leaf):
@@ -212,6 +213,13 @@ class Leaf(Kernel):
             f"`{type(self).__name__}` is a power of its statistic and has no `profile`; call "
             "`log(z, w)`."
         )
+
+    def k(self, x: Tensor) -> Tensor:
+        """k itself, exp(profile(x)); override it where it needs neither logarithm nor exponential.
+
+        Only asked for where the exponential neither over- nor underflows.
+        """
+        return self.profile(x).exp_()
 
     def slope(self, x: Tensor) -> Tensor:
         """The derivative of `profile`, by automatic differentiation unless it is overridden."""

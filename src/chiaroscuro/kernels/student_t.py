@@ -49,5 +49,12 @@ class StudentT(Leaf):
     def profile(self, x: Tensor) -> Tensor:
         return torch.log1p(x / self.nu) * (-(self.nu + 1) / 2)
 
+    def k(self, x: Tensor) -> Tensor:
+        twice = self.nu + 1
+        if twice not in (2, 3, 4, 6):  # torch has no fast power for the others
+            return self.profile(x).exp_()
+        u = (x / self.nu).add_(1)
+        return u.rsqrt_().pow_(3) if twice == 3 else u.reciprocal_().pow_(twice / 2)
+
     def slope(self, x: Tensor) -> Tensor:
         return (x + self.nu).reciprocal_().mul_(-(self.nu + 1) / 2)

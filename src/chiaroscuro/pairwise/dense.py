@@ -1,94 +1,309 @@
-"""The plain case of `log_sum_exp` for a batch of a few hundred: one matrix, a dozen operations.
+"""`log_sum_exp` of a batch of a few hundred: one matrix, about forty operations.
 
-Tiles cost some bookkeeping each, which counts when the whole step takes two milliseconds. This is
-the same arithmetic, written out for the commonest kernel, unit rows and one temperature, where
-every anchor meets everyone.
+Tiles cost some bookkeeping each, which counts when the whole step takes a millisecond. This is the
+same arithmetic, written out for members that compare the same rows, where every anchor meets
+everyone. The forward pass leaves what the backward pass multiplies by: the slope of k.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from chiaroscuro.errors import InputError
-from chiaroscuro.kernels.kernel import Features, Part
-from chiaroscuro.numerics import full_precision
+from chiaroscuro.kernels.kernel import Leaf, Part, mixture
+from chiaroscuro.kernels.temperature import Temperature
+from chiaroscuro.numerics import NEAR, full_precision
 from chiaroscuro.pairwise import scratch
 from chiaroscuro.pairwise.layout import Layout
+from chiaroscuro.pairwise.statistics import Near, Squared
+from chiaroscuro.pairwise.terms import FAINT, Term, number_of, safe
 
-__all__ = ["dense", "is_plain", "number_of"]
+__all__ = ["dense"]
 
 ROWS = 128, 768
 """Above so many rows, where float64 is no longer free, and up to so many this is the fastest."""
-STEEP = 30.0
-"""1/tau up to this can be exponentiated and summed without tracking a maximum."""
+
+_Result = tuple[Tensor, Tensor, Tensor]
 
 
-def is_plain(parts: list[Part], features: list[Features], layout: Layout) -> bool:
-    """Whether `dense` computes this."""
-    leaf = parts[0].leaf
+def dense(parts: list[Part], z: Tensor, layout: Layout) -> _Result | None:
+    """Pairs, sums and gap of `log_sum_exp`, or None where the tiles have to do it."""
+    if not (ROWS[0] < layout.rows <= ROWS[1] and layout.is_everyone and _alike(parts)):
+        return None
+    first = parts[0]
+    base = first.leaf.base(first.seen(z))
+    rate, scale = first.leaf.rate_and_scale(base)
+    rates = [rate, *(part.leaf.rate_and_scale(base)[0] for part in parts[1:])]
+    terms = [Term(part, k, number_of(x)) for k, (part, x) in enumerate(zip(parts, rates, strict=True))]
+    with torch.no_grad(), full_precision(z.device):
+        matrix = _Matrix(terms, base.detach(), scale, layout.n)
+    return _Dense.apply(base, rate, matrix, layout.positive) if matrix.possible else None
+
+
+def _alike(parts: list[Part]) -> bool:
+    """Whether all parts are functions of one scalar product, or of one squared distance."""
+    first = parts[0]
+    leaf = first.leaf
+    if len(parts) == 1:
+        linear = leaf.statistic == "inner" and not leaf.own and leaf.exponent == 1
+        fixed = leaf.isotropic or not isinstance(leaf.tau, Temperature)
+        return first.weight == 1 and fixed and (linear or leaf.statistic == "squared")
+    return all(_joins(part, first) for part in parts)
+
+
+def _joins(part: Part, first: Part) -> bool:
+    leaf: Leaf = part.leaf
     return (
-        len(parts) == 1
-        and not leaf.own
-        and leaf.unit_rows
-        and leaf.isotropic
-        and parts[0].weight == 1
-        and ROWS[0] < layout.rows <= ROWS[1]
-        and layout.is_everyone
-        and number_of(features[0].rate) <= STEEP
+        leaf.statistic == "squared"
+        and isinstance(leaf.tau, float)
+        and type(leaf).base is type(first.leaf).base
+        and (part.start, part.stop) == (first.start, first.stop)
     )
 
 
-def dense(rows: Tensor, rate: float | Tensor, layout: Layout) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs, sums and gap of `log_sum_exp`, for a . b * rate over everyone."""
-    return _Dense.apply(rows, rate, layout.n, layout.positive)
+class _Matrix:
+    """k of everyone with everyone, the two views of a sample left out.
+
+    Its entries are made of x = factor * t, of the statistic t; the factor is chosen so that few
+    passes lead from x to k. `pull` times `slope` times `constant` is the derivative of k by t, of a
+    product or half that by the rows of a distance.
+    """
+
+    def __init__(self, terms: list[Term], base: Tensor, scale: Tensor | None, n: int):
+        self.terms, self.base, self.scale, self.n = terms, base, scale, n
+        term, leaf = terms[0], terms[0].part.leaf
+        self.alone = len(terms) == 1
+        self.squared = leaf.statistic == "squared"
+        if self.squared:
+            self.a = base - base.mean(dim=0)
+            if scale is not None:
+                self.a *= scale
+            self.size = torch.linalg.vecdot(self.a, self.a)
+            self.widest = float(self.size.amax())
+            largest = 4 * self.widest
+        else:
+            self.a = base if scale is None else base * scale
+            unit = leaf.unit_rows and leaf.isotropic
+            largest = 1.0 if unit else float(torch.linalg.vecdot(self.a, self.a).amax())
+        self.bounded = safe([(each, largest) for each in terms], base)
+        self.rooted = not term.own and term.gamma == 1 and 1e-12 < abs(term.coefficient) < 1e12
+        self.factor, self.constant = self._factors(term) if self.alone else (1.0, 2.0)
+        fits = math.isfinite(torch.finfo(base.dtype).max - largest * abs(self.factor) * 2)
+        self.possible = math.isfinite(largest) and fits
+        self.possible &= self.bounded or (self.alone and not term.own)
+        self.pull: Tensor | None = None
+        self.slope: Tensor | None = None
+        self.top: Tensor | None = None
+        self.near: Near = None
+        self.statistic: Squared | None = None
+
+    def _factors(self, term: Term) -> tuple[float, float]:
+        """What the statistic is multiplied by, and what is left of the slope."""
+        c = term.coefficient
+        if term.own or term.gamma == 2:
+            return c, 2 * c if self.squared else c
+        return (c * c, math.copysign(c * c, c)) if self.rooted else (1.0, term.gamma)
+
+    def _left_out(self, x: Tensor) -> Tensor:
+        """The entries of a sample with itself, in either view."""
+        return x.view(2, self.n, 2, self.n).diagonal(dim1=1, dim2=3)
+
+    def _buffer(self) -> Tensor:
+        return scratch.own(self.a, (2 * self.n, 2 * self.n))
+
+    def _compare(self) -> Tensor:
+        """x of everyone with everyone."""
+        a, f, x = self.a, self.factor, self._buffer()
+        if not self.squared:
+            return x.addmm_(a, a.T, beta=0, alpha=f)
+        size = self.size * f
+        torch.add(size[:, None], size, out=x).addmm_(a, a.T, alpha=-2 * f)
+        self._left_out(x).fill_((4 * self.widest or 1.0) * f)  # not near anything
+        limit = 2 * self.widest * NEAR * f
+        if (float(x.amax()) < limit) if f < 0 else (float(x.amin()) > limit):
+            return x
+        everyone = slice(0, 2 * self.n)
+        self.statistic = Squared(self.base, self.scale, f)
+        self.near = self.statistic.settle(everyone, everyone, (0, self.n, -self.n), x)
+        return x
+
+    def log_sums(self) -> Tensor:
+        """log of the sum of k over each row, (2, n); what the gradient needs is kept."""
+        x = self._compare()
+        total = self._sums_of_one(x) if self.alone else self._sums_of_many(x)
+        sums = total.log_()
+        if self.top is not None:
+            sums += self.top
+        return sums.view(2, self.n)
+
+    def _sums_of_one(self, x: Tensor) -> Tensor:
+        term = self.terms[0]
+        if term.own:
+            k = term.part.leaf.k(x)
+            self.slope = term.part.leaf.slope(x)
+            scratch.give_back(x)
+        else:
+            k = self._log_of_one(x, term)
+            if not self.bounded:
+                self._left_out(k).fill_(-torch.inf)
+                self.top = k.amax(dim=1)
+                k.sub_(self.top[:, None]).clamp_(FAINT, 0.0)
+            k.exp_()
+        self._left_out(k).zero_()
+        self.pull = k
+        return k.sum(dim=1)
+
+    def _log_of_one(self, x: Tensor, term: Term) -> Tensor:
+        """log k in the place of x; its slope beside it."""
+        if term.gamma == 2:
+            return x
+        if self.rooted:
+            self.slope = self._reciprocal_root(x)
+            sign = math.copysign(1.0, term.coefficient)
+            return torch.addcmul(x.new_zeros(()), x, self.slope, value=sign, out=x)
+        log_k = torch.pow(x, term.gamma / 2, out=self._buffer()).mul_(term.coefficient)
+        self.slope = torch.div(log_k, x, out=x)
+        return log_k
+
+    def _reciprocal_root(self, x: Tensor) -> Tensor:
+        """1 / sqrt(x), and 0 for equal points."""
+        root = torch.rsqrt(x, out=self._buffer())
+        return root if self.near is None else root.masked_fill_(x == 0, 0.0)
+
+    def _sums_of_many(self, x: Tensor) -> Tensor:
+        """A sum of kernels has one slope, the sum of theirs."""
+        total, root = torch.zeros_like(self.size), None
+        for term in self.terms:
+            c, slope, share = term.coefficient, None, term.coefficient
+            if term.own:
+                y = x * c
+                k, slope = term.part.leaf.k(y), term.part.leaf.slope(y)
+            elif term.gamma == 2:
+                k = torch.mul(x, c, out=self._buffer()).exp_()
+            elif term.gamma == 1:
+                root = self._reciprocal_root(x) if root is None else root
+                k = torch.addcmul(x.new_zeros(()), x, root, value=c, out=self._buffer()).exp_()
+                slope, share = root, c / 2
+            else:
+                log_k = x.pow(term.gamma / 2).mul_(c)
+                slope, share = log_k / x, term.gamma / 2
+                k = log_k.exp_()
+            self._left_out(k).zero_()
+            total.add_(k.sum(dim=1), alpha=term.part.weight)
+            self._add_slope(k, slope, share * term.part.weight)
+        scratch.give_back(x, *([] if root is None else [root]))
+        return total
+
+    def _add_slope(self, k: Tensor, slope: Tensor | None, share: float) -> None:
+        if self.pull is None:
+            self.pull = k.mul_(share) if slope is None else k.mul_(slope).mul_(share)
+            return
+        if slope is None:
+            self.pull.add_(k, alpha=share)
+        else:
+            self.pull.addcmul_(k, slope, value=share)
+        scratch.give_back(k)
+
+    def gradient(self, share: Tensor) -> Tensor:
+        """What k_ij (share_i + share_j) pulls at the rows; uses up what was kept."""
+        if self.pull is None:  # another backward pass
+            self.log_sums()
+        pull, slope, a = self.pull, self.slope, self.a
+        both = scratch.shared("e", a, tuple(pull.shape))
+        if self.top is None:
+            weights = pull.mul_(torch.add(share[:, None], share, out=both))
+        else:  # not k_ji with the level of row j: both were rounded, and differently
+            weights = torch.add(pull.mul_(share[:, None]), pull.T, out=both)
+        if slope is not None:
+            weights.mul_(slope)
+        if self.statistic is not None:
+            everyone, pushed = slice(0, len(a)), self.statistic.zeros()
+            self.statistic.push(weights, everyone, everyone, self.near, False, pushed)
+            found = self.statistic.gradient(pushed, 1.0)
+        elif self.squared:
+            found = (a * weights.sum(dim=1, keepdim=True)).addmm_(weights, a, alpha=-1)
+        else:
+            found = weights @ a
+        self.release()
+        return found
+
+    def release(self) -> None:
+        """Let go of what was kept for the gradient."""
+        scratch.give_back(*(x for x in (self.pull, self.slope) if x is not None))
+        self.pull = self.slope = None
+
+    def paired(self) -> tuple[Tensor, Tensor]:
+        """The statistic of partners, and their difference, or what stands for it."""
+        if not self.squared:
+            return torch.linalg.vecdot(self.a[: self.n], self.a[self.n :]), self.a
+        difference = self.base[: self.n] - self.base[self.n :]
+        if self.scale is not None:  # scaled after it was taken: before, it would be rounded
+            difference *= self.scale
+        return torch.linalg.vecdot(difference, difference), difference
 
 
 class _Dense(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, rate: Any, n: int, positive: bool) -> Any:
+    def forward(ctx: Any, base: Tensor, rate: Any, matrix: _Matrix, positive: bool) -> _Result:
         ctx.set_materialize_grads(False)
-        ctx.n, ctx.positive, ctx.rate = n, positive, number_of(rate)
-        ctx.save_for_backward(rows, *([rate] if isinstance(rate, Tensor) else []))
-        a, c = rows.detach(), ctx.rate
-        with full_precision(a.device):
-            k = _kernel(a, c, n)
-        total = k.sum(dim=1).view(2, n)
-        pair = (a[:n] * a[n:]).sum(dim=1).mul_(c)
-        if positive:
-            total += pair.exp()
-        ctx.k, ctx.total, ctx.pair = k, total, pair
-        sums = total.log()
-        return pair.clone(), sums, (sums - pair).sum()
+        ctx.save_for_backward(base, *([rate] if isinstance(rate, Tensor) else []))
+        ctx.matrix, ctx.positive = matrix, positive
+        with full_precision(base.device):
+            others = matrix.log_sums()
+        t, ctx.difference = matrix.paired()
+        logs = [term.log(t) for term in matrix.terms]
+        pair = mixture(logs)
+        above = logsigmoid(pair - others).neg_() if positive else others - pair
+        sums = pair + above
+        if any(ctx.needs_input_grad):
+            ctx.above = above
+            ctx.share = torch.exp(-sums if matrix.top is None else matrix.top.view_as(sums) - sums)
+            slopes = [term.slope(t) for term in matrix.terms]
+            each = zip(logs, slopes, strict=True)
+            ctx.slope = slopes[0] if matrix.alone else sum((x - pair).exp() * s for x, s in each)
+        else:
+            matrix.release()
+        return pair, sums, above.sum()
 
     @staticmethod
     def backward(ctx: Any, g_pairs: Any, g_sums: Any, g_gap: Any) -> Any:
-        (rows, *learnt), n, c = ctx.saved_tensors, ctx.n, ctx.rate
-        g = torch.zeros_like(ctx.total) if g_sums is None else g_sums
-        g_pair = torch.zeros_like(ctx.pair) if g_pairs is None else g_pairs
-        if g_gap is not None:
-            g, g_pair = g + g_gap, g_pair - 2 * g_gap
+        (base, *learnt), matrix, n = ctx.saved_tensors, ctx.matrix, ctx.matrix.n
         if torch.is_grad_enabled():  # the gradient will be differentiated: stay in the graph
-            rate = learnt[0] if learnt else c
-            with full_precision(rows.device):
-                return _again(rows, rate, n, ctx.positive, g, g_pair, ctx.needs_input_grad)
-        a = rows.detach()
-        share = (g / ctx.total).view(-1)
-        k, ctx.k = ctx.k, None  # used up here; another backward pass recomputes
-        with full_precision(a.device):
-            if k is None:
-                k = _kernel(a, c, n)
-            both = scratch.shared("e", a, (2 * n, 2 * n))
-            gradient = k.mul_(torch.add(share[:, None], share, out=both)) @ a
-        scratch.give_back(k)
-        if ctx.positive:
-            g_pair = g_pair + share.view(2, n).sum(dim=0) * ctx.pair.exp()
-        gradient[:n].addcmul_(a[n:], g_pair[:, None])
-        gradient[n:].addcmul_(a[:n], g_pair[:, None])
-        slope = (a * gradient).sum() / 2 if ctx.needs_input_grad[1] else None
-        return gradient.mul_(c), slope, None, None
+            with full_precision(base.device):
+                return _again(ctx, base, learnt, (g_pairs, g_sums, g_gap))
+        gradient = torch.zeros_like(matrix.a)
+        g_pair = 0.0 if g_pairs is None else g_pairs
+        g = g_gap if g_sums is None else g_sums if g_gap is None else g_sums + g_gap
+        if g is not None:
+            share = (ctx.share * g).view(-1).mul_(matrix.constant)
+            with full_precision(base.device):
+                gradient = matrix.gradient(share)
+        fall = torch.expm1(-ctx.above) if ctx.positive else torch.full_like(ctx.above, -1.0)
+        if g_gap is not None:
+            g_pair = g_pair + g_gap * fall.sum(dim=0)
+        if g_sums is not None and ctx.positive:
+            g_pair = g_pair + (g_sums * (fall + 1)).sum(dim=0)
+        pull = (g_pair * ctx.slope)[:, None]
+        if matrix.squared:
+            pull = ctx.difference * pull.mul_(2)
+            gradient[:n] += pull
+            gradient[n:] -= pull
+        else:
+            gradient[:n].addcmul_(matrix.a[n:], pull)
+            gradient[n:].addcmul_(matrix.a[:n], pull)
+        slope = None
+        if ctx.needs_input_grad[1]:
+            # log k is homogeneous in the rows: Euler's theorem gives the slope along the rate.
+            term = matrix.terms[0]
+            slope = (matrix.a * gradient).sum() / (term.part.leaf.degree * term.rate)
+        if matrix.scale is not None:
+            gradient *= matrix.scale
+        return gradient, slope, None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -98,29 +313,23 @@ class _Dense(torch.autograd.Function):
         )
 
 
-def number_of(rate: float | Tensor) -> float:
-    """A rate as a plain number."""
-    return float(rate.detach()) if isinstance(rate, Tensor) else rate
-
-
-def _kernel(a: Tensor, c: float, n: int) -> Tensor:
-    """k of everyone with everyone, self and partner left out."""
-    k = scratch.own(a, (2 * n, 2 * n)).addmm_(a, a.T, beta=0, alpha=c).exp_()
-    for offset in (0, n, -n):
-        k.diagonal(offset).zero_()
-    return k
-
-
-def _again(
-    rows: Tensor, rate: Any, n: int, positive: bool, g: Tensor, g_pair: Tensor, wanted: Any
-) -> Any:
+def _again(ctx: Any, base: Tensor, learnt: list[Tensor], grads: tuple[Tensor | None, ...]) -> Any:
     """The same gradients by differentiable operations."""
-    log_k = (rows @ rows.T) * rate
-    left_out = torch.eye(2 * n, dtype=torch.bool, device=rows.device)
-    if not positive:
-        left_out = left_out | left_out.roll(n, dims=0)
-    sums = torch.logsumexp(log_k.masked_fill(left_out, -torch.inf), dim=1).view(2, n)
-    pair = (rows[:n] * rows[n:]).sum(dim=1) * rate
-    sought = [x for x, want in zip((rows, rate), wanted[:2], strict=True) if want]
-    found = iter(torch.autograd.grad((sums, pair), sought, (g, g_pair), create_graph=True))
-    return *(next(found) if want else None for want in wanted[:2]), None, None
+    matrix, n = ctx.matrix, ctx.matrix.n
+    rates = [*learnt, *(term.rate for term in matrix.terms[len(learnt) :])]
+    sources = [(term.part, rate) for term, rate in zip(matrix.terms, rates, strict=True)]
+    rows = base if matrix.scale is None else base * matrix.scale
+    left_out = torch.eye(n, dtype=torch.bool, device=base.device).repeat(2, 2)
+    log_k = mixture([part.log(rows, rows, rate) for part, rate in sources])
+    others = torch.logsumexp(log_k.masked_fill(left_out, -torch.inf), dim=1).view(2, n)
+    pair = mixture([part.log_paired(rows[:n], rows[n:], rate) for part, rate in sources])
+    above = -logsigmoid(pair - others) if ctx.positive else others - pair
+    outs = zip((pair, pair + above, above.sum()), grads, strict=True)
+    given = [(out, g) for out, g in outs if g is not None]
+    wanted = ctx.needs_input_grad[:2]
+    sought = [x for x, want in zip((base, *learnt), wanted, strict=False) if want]
+    results = torch.autograd.grad(
+        [out for out, _ in given], sought, [g for _, g in given], create_graph=True
+    )
+    found = iter(results)
+    return *(next(found) if want else None for want in wanted), None, None

@@ -27,9 +27,10 @@ from chiaroscuro.kernels.kernel import Kernel, Part, mixture
 from chiaroscuro.numerics import full_precision, readable
 from chiaroscuro.pairwise import scratch
 from chiaroscuro.pairwise.blocks import by_blocks
-from chiaroscuro.pairwise.dense import dense, is_plain, number_of
+from chiaroscuro.pairwise.dense import dense
 from chiaroscuro.pairwise.layout import Layout, Tile
 from chiaroscuro.pairwise.statistics import Inner, Near, Power, Squared
+from chiaroscuro.pairwise.terms import FAINT, Term, number_of, safe
 
 __all__ = ["log_sum_exp"]
 
@@ -43,12 +44,6 @@ KEPT = 1 << 22
 """A matrix of up to so many entries is kept for the backward pass, its upper half that is."""
 SMALL = 128
 """Up to so many rows everything is computed in float64: it costs nothing there."""
-OVERFLOW = 30.0
-"""|log k| up to this can be exponentiated and summed without tracking a maximum."""
-UNDERFLOW = 60.0
-"""And down to minus this: what float32 loses then is below exp(-27) of the sum."""
-FAINT = -69.0
-"""Shares of a sum below exp(-69) = 1e-30 count as that: denormal numbers would cost much more."""
 
 
 def log_sum_exp(
@@ -83,9 +78,10 @@ def log_sum_exp(
     parts = kernel.parts(z.shape[1])
     if groups is not None or not (readable(z) and all(part.is_leaf for part in parts)):
         return by_blocks(kernel, z, layout, groups)
+    small = dense(parts, z, layout)
+    if small is not None:
+        return small
     features = [part.features(z) for part in parts]
-    if is_plain(parts, features, layout):
-        return dense(features[0].rows, features[0].rate, layout)
     origins = [(f.base.detach(), None if f.scale is None else f.scale.detach()) for f in features]
     rows, rates = [f.rows for f in features], [f.rate for f in features]
     return _LogSumExp.apply(layout, parts, origins, *rows, *rates)
@@ -141,40 +137,6 @@ class _LogSumExp(torch.autograd.Function):
 
 
 @dataclass(frozen=True)
-class _Term:
-    """One part of the kernel: log k = coefficient * t^exponent, or profile(rate * t); + log weight.
-
-    `coefficient` multiplies what the statistic pushes; for a formula of its own that is the rate.
-    """
-
-    part: Part
-    index: int
-    rate: float
-
-    @property
-    def coefficient(self) -> float:
-        return self.rate if self.own else self.part.leaf.factor * self.rate
-
-    @property
-    def own(self) -> bool:
-        """Whether log k is a formula of its own."""
-        return self.part.leaf.own
-
-    @property
-    def gamma(self) -> float:
-        """log k is a power gamma of the distance; 2 where it is linear or a formula of t."""
-        return 2.0 if self.own else 2 * self.part.leaf.exponent
-
-    def depth(self, largest: float, like: Tensor) -> float:
-        """How far below 0 log k can be, where the statistic is at most `largest`."""
-        if not self.own:
-            return abs(self.coefficient) * largest ** (self.gamma / 2)
-        if not self.part.leaf.decreasing:
-            return math.inf
-        return -float(self.part.leaf.profile(like.new_tensor(largest * self.rate)))
-
-
-@dataclass(frozen=True)
 class _Group:
     """Terms whose statistic is the same function of the same rows, and so is computed once.
 
@@ -183,7 +145,7 @@ class _Group:
 
     base: Tensor
     scale: Tensor | None
-    terms: tuple[_Term, ...]
+    terms: tuple[Term, ...]
 
     @property
     def folded(self) -> bool:
@@ -204,7 +166,7 @@ class _Group:
             return Squared(self.base, self.scale, factor)
         return Power(self.base, self.scale, factor, leaf.p)
 
-    def slope(self, term: _Term) -> float:
+    def slope(self, term: Term) -> float:
         """The constant in d log k / d t as `push` expects it: twice that for squared distances."""
         return term.coefficient * (term.gamma if term.part.leaf.statistic == "squared" else 1.0)
 
@@ -222,7 +184,7 @@ def _grouped(parts: list[Part], origins: list[_Origin], rates: Any) -> list[_Gro
             *origins[members[0]],
             tuple(
                 sorted(
-                    (_Term(parts[k], k, number_of(rates[k])) for k in members),
+                    (Term(parts[k], k, number_of(rates[k])) for k in members),
                     key=lambda term: term.gamma != 2,
                 )
             ),
@@ -255,19 +217,12 @@ class _Visit:
 
     def _bounded(self) -> bool:
         """Whether every sum is safe without looking for its maximum."""
-        depths = []
-        heaviest = max(term.part.weight for term in self.terms)
-        if not 1e-9 < heaviest < 1e9:  # sums of k itself would leave the format
-            return False
+        bounds = []
         for group, statistic in zip(self.groups, self.statistics, strict=True):
             leaf = group.terms[0].part.leaf
             largest = 1.0 if leaf.unit_rows and leaf.isotropic else statistic.largest()
-            for term in group.terms:
-                depth = term.depth(largest, group.base)
-                if (isinstance(statistic, Inner) or term.own) and not depth <= OVERFLOW:
-                    return False
-                depths.append(depth + math.log(heaviest / term.part.weight))
-        return min(depths) <= UNDERFLOW
+            bounds += [(term, largest) for term in group.terms]
+        return safe(bounds, self.groups[0].base)
 
     def _buffer(self, name: str, tile: Tile) -> Tensor:
         """Memory for a tile: the caller's own if it will be kept, else the same one every time."""
@@ -296,7 +251,8 @@ class _Visit:
             value = t if group.folded else self._buffer(f"k{term.index}", tile)
             if term.own:
                 torch.mul(t, term.rate, out=value)
-                value.copy_(term.part.leaf.profile(value))
+                leaf = term.part.leaf
+                value.copy_(leaf.k(value) if self.bounded else leaf.profile(value))
             elif term.gamma == 2:
                 if not group.folded:
                     torch.mul(t, term.coefficient, out=value)
@@ -308,7 +264,8 @@ class _Visit:
                 else:
                     torch.pow(t, term.gamma, out=value).mul_(term.coefficient)
             if self.bounded:
-                value.exp_()
+                if not term.own:
+                    value.exp_()
                 if term.part.weight != 1:
                     value.mul_(term.part.weight)
             elif term.part.weight != 1:
@@ -358,12 +315,7 @@ class _Visit:
         for group, statistic in zip(self.groups, self.statistics, strict=True):
             t = statistic.paired(*self.partners)
             for term in group.terms:
-                log_k = (t if term.gamma == 2 else t.pow(term.gamma / 2)) * term.coefficient
-                if term.own:
-                    log_k = term.part.leaf.profile(log_k)
-                if term.part.weight != 1:
-                    log_k += math.log(term.part.weight)
-                self.paired.append((t, log_k))
+                self.paired.append((t, term.log(t)))
         self.pair = mixture([log_k for _, log_k in self.paired])
 
     def _sum_tiles(self) -> tuple[Tensor, Tensor]:
@@ -456,7 +408,7 @@ class _Visit:
                     pull = torch.where(t > 0, pull * t.pow(term.gamma / 2 - 1), 0.0)
                 statistic.push_paired(pull, *self.partners, push)
 
-    def _pull(self, tile: Tile, term: _Term, value: Tensor, share: Tensor) -> Tensor:
+    def _pull(self, tile: Tile, term: Term, value: Tensor, share: Tensor) -> Tensor:
         """P_ij = g_i k_ij / S_i, and g_j k_ij / S_j where the tile counts for its columns too."""
         if self.bounded:
             if tile.columns or tile.mirror:

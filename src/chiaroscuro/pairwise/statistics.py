@@ -126,6 +126,10 @@ class Squared:
         torch.mm(left, self.rows[j].T, out=out)
         for offset in drop:  # not near anything: they do not take part
             out.diagonal(offset).fill_((4 * self.widest or 1.0) * self.factor)
+        return self.settle(i, j, drop, out)
+
+    def settle(self, i: slice, j: slice, drop: Offsets, out: Tensor) -> Near:
+        """Take near pairs of a tile, which the product cancelled, from their differences."""
         limit = 2 * self.widest * NEAR * self.factor
         if float(out.amax()) < limit if self.factor < 0 else float(out.amin()) > limit:
             return None
