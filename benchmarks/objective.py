@@ -4,15 +4,20 @@ The bound is the arithmetic nobody can avoid, on preallocated memory: two produc
 matrix of similarities, (2n, 2n, d), and one exponential of it; for other kernels also the roots
 and further exponentials that they have. All candidates of one size run interleaved in one process.
 
-    python benchmarks/objective.py            the whole table, about ten minutes
-    python benchmarks/objective.py --quick    without the largest batches, not saved
-    python benchmarks/objective.py --only 256 one column of times again, more patiently
+    python benchmarks/objective.py                     the whole table, about ten minutes
+    python benchmarks/objective.py --quick             without the largest batches, not saved
+    python benchmarks/objective.py --only 256          one column of times again, more patiently
+    python benchmarks/objective.py --against OLD/src   only the ratios to an older source, added to
+                                                       the saved table
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -23,13 +28,17 @@ import peers
 from environment import HERE, interleave, peak_growth, save
 
 D = 128
-KERNELS = {
-    "cosine": cs.Cosine(tau=0.5),
-    "cosine, tau 0.01": cs.Cosine(tau=0.01),
-    "gaussian per dimension": cs.Gaussian(tau=[0.5] * 64 + [0.7] * 64),
-    "laplace": cs.Laplace(tau=0.5),
-    "sum": cs.Sum(cs.Gaussian(tau=0.5), cs.Laplace(tau=0.5)),
+KERNELS: dict[str, Callable[[], cs.Kernel]] = {
+    "cosine": lambda: cs.Cosine(tau=0.5),
+    "cosine, tau 0.01": lambda: cs.Cosine(tau=0.01),
+    "gaussian per dimension": lambda: cs.Gaussian(tau=[0.5] * 64 + [0.7] * 64),
+    "laplace": lambda: cs.Laplace(tau=0.5),
+    "sum": lambda: cs.Sum(cs.Gaussian(tau=0.5), cs.Laplace(tau=0.5)),
+    "cauchy": lambda: cs.Cauchy(tau=1.0),
+    "student t": lambda: cs.StudentT(nu=2.0, tau=1.0),
 }
+LATER = ("cauchy", "student t")
+"""Kernels that the oldest source lacks; their bound is that of a Gaussian."""
 PEERS = {
     "lightly": lambda z1, z2: peers.lightly_nt_xent(z1, z2, 0.5),
     "textbook": lambda z1, z2: peers.textbook_nt_xent(z1, z2, 0.5),
@@ -71,7 +80,7 @@ def step(loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], n: int) -> 
 
 def of_kernel(name: str, n: int) -> Callable[[], None]:
     """A step with one of our kernels, warmed up on a small batch (to be weighed in memory)."""
-    loss = cs.InfoNCE(KERNELS[name])
+    loss = cs.InfoNCE(KERNELS[name]())
     step(loss, 8)()
     return step(loss, n)
 
@@ -112,14 +121,84 @@ def again(n: int) -> None:
     print(save("objective", result, "python benchmarks/objective.py"))
 
 
+class Source:
+    """A process that times steps of one source when asked."""
+
+    def __init__(self, path: str):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--serve"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([path, str(HERE)])},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def seconds(self, name: str, n: int, calls: int) -> float:
+        """Seconds of one step, the mean of so many calls."""
+        self.process.stdin.write(json.dumps([name, n, calls]) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def serve() -> None:
+    """Time what standard input asks for, line by line."""
+    steps: dict[tuple[str, int], Callable[[], None]] = {}
+    for line in sys.stdin:
+        name, n, calls = json.loads(line)
+        if (name, n) not in steps:
+            steps[name, n] = of_kernel(name, n)
+            steps[name, n]()
+        start = time.perf_counter()
+        for _ in range(calls):
+            steps[name, n]()
+        print(json.dumps((time.perf_counter() - start) / calls), flush=True)
+
+
+def against(older: str) -> dict:
+    """Seconds of a step over those of an older source, alternating, best of several of each."""
+    sources = {"now": Source(str(HERE.parent / "src")), "before": Source(older)}
+    ratios: dict[str, dict[str, float]] = {}
+    for n, repeats, calls in ((256, 60, 10), (1024, 30, 1), (4096, 6, 1)):
+        ratios[str(n)] = {}
+        for name in KERNELS:
+            if name in LATER:
+                continue
+            best = dict.fromkeys(sources, float("inf"))
+            for _ in range(repeats):
+                for when, source in sources.items():
+                    best[when] = min(best[when], source.seconds(name, n, calls))
+            ratios[str(n)][name] = best["now"] / best["before"]
+            print(f"n = {n}: {name:24s} {ratios[str(n)][name]:6.2f} of the older time")
+    for source in sources.values():
+        source.close()
+    git = ["git", "-C", older, "rev-parse", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    return {"commit": commit, "ratios": ratios}
+
+
 def main() -> None:
     """Measure, print and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="skip the largest, save nothing")
     parser.add_argument("--only", type=int, metavar="N", help="measure the times of one size again")
+    parser.add_argument("--against", metavar="SRC", help="only the ratios to an older source")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     call = parser.parse_args()
     quick = call.quick
     torch.set_num_threads(2)
+    if call.serve:
+        serve()
+        return
+    if call.against:
+        result = json.loads((HERE / "results" / "objective.json").read_text())["result"]
+        result["against"] = against(call.against)
+        print(save("objective", result, "python benchmarks/objective.py --against OLD/src"))
+        return
     if call.only:
         again(call.only)
         return
@@ -147,6 +226,10 @@ def main() -> None:
         of_kernel("cosine", 65536)()
         result["seconds at 65536"] = time.perf_counter() - start
         print("n = 65536 pairs:", result["seconds at 65536"], "s")
+        saved = HERE / "results" / "objective.json"
+        if saved.is_file():
+            before = json.loads(saved.read_text())["result"]
+            result |= {key: before[key] for key in ("against",) if key in before}
         print(save("objective", result, "python benchmarks/objective.py"))
 
 

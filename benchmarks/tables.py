@@ -52,9 +52,23 @@ def objective(content: dict) -> str:
             f"exponentials a kernel has). At n = 4096 that makes {faster['lightly']:.1f} times the "
             f"speed of lightly and {faster['textbook']:.1f} times that of the textbook loss; "
             f"65,536 pairs took {result['seconds at 65536']:.0f} s.",
+            *_earlier(result),
             f"Command: `{content['command']}`.",
         ]
     )
+
+
+def _earlier(result: dict) -> list[str]:
+    """The ratios to an older source, in a sentence."""
+    if "against" not in result:
+        return []
+    ratios = result["against"]["ratios"]
+    each = [
+        f"{min(ratios[n].values()):.2f} to {max(ratios[n].values()):.2f} at n = {n}"
+        for n in sorted(ratios, key=int)
+    ]
+    commit = result["against"]["commit"][:7]
+    return [f"Of the time of commit `{commit}` a step takes {', '.join(each)}."]
 
 
 LABELS = {
@@ -63,6 +77,8 @@ LABELS = {
     "gaussian per dimension": "`InfoNCE(Gaussian(tau=[...]))`, one per dimension",
     "laplace": "`InfoNCE(Laplace(tau=0.5))`",
     "sum": "`InfoNCE(Sum(Gaussian(...), Laplace(...)))`",
+    "cauchy": "`InfoNCE(Cauchy(tau=1.0))`",
+    "student t": "`InfoNCE(StudentT(nu=2.0))`",
     "lightly": "lightly NTXentLoss",
     "textbook": "textbook cross-entropy",
 }

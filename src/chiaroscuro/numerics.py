@@ -64,7 +64,9 @@ def readable(*tensors: Tensor) -> bool:
         >>> readable(torch.zeros(2)), readable(torch.zeros(2, device="meta"))
         (True, False)
     """
-    return not transformed() and all(x.device.type == "cpu" and not is_fake(x) for x in tensors)
+    return not transformed() and all(
+        x.device.type == "cpu" and (type(x) is Tensor or not is_fake(x)) for x in tensors
+    )
 
 
 def transformed() -> bool:
@@ -110,15 +112,18 @@ def _exactly(device: torch.device, products: Any) -> Iterator[None]:
 def require_finite(call: str, **embeddings: Tensor | None) -> None:
     """Refuse NaN and infinity, naming the tensor and the first row that has one.
 
-    The sum of squares decides for all rows at once; only if it is not finite are they searched
+    A scalar product decides for all rows at once; only if it is not finite are they searched
     (and acquitted, where finite numbers merely added up to more than the format holds). Where the
     numbers are not `readable` nothing is refused here: NaN reaches the loss.
     """
     given = {name: z.detach() for name, z in embeddings.items() if z is not None and z.numel()}
     if not readable(*given.values()):
         return
-    totals = [z.flatten().dot(z.flatten()) for z in given.values()]
-    if all(math.isfinite(total) for total in totals):
+    rows = list(given.values())
+    factors = [(z, z) for z in rows]
+    if len(rows) > 1 and rows[0].shape == rows[1].shape and rows[0].dtype == rows[1].dtype:
+        factors[:2] = [(rows[0], rows[1])]  # 0 times infinity is not finite either: one for both
+    if all(math.isfinite(a.flatten().dot(b.flatten())) for a, b in factors):
         return
     locate_non_finite(call, **given)
 

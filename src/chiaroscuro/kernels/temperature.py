@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -169,6 +170,8 @@ def rate_and_scale(
     d = like.shape[1]
     if isinstance(tau, float):
         return 1 / tau, None
+    if isinstance(tau, tuple) and len(tau) == d and readable(like):
+        return _fixed(tau, degree, like.dtype)
     if isinstance(tau, tuple):
         values = torch.tensor(tau, dtype=like.dtype).to(like.device, non_blocking=True)
     else:
@@ -186,3 +189,12 @@ def rate_and_scale(
     if readable(smallest):
         return 1 / float(smallest), (values / float(smallest)).pow(-1 / degree)
     return smallest.reciprocal(), (values / smallest).pow(-1 / degree)
+
+
+@lru_cache(maxsize=64)
+def _fixed(tau: tuple[float, ...], degree: float, dtype: torch.dtype) -> tuple[float, Tensor]:
+    """The rate and the scale of temperatures that stay, made once."""
+    with torch.inference_mode(False):
+        values = torch.tensor(tau, dtype=dtype)
+        smallest = float(values.amin())
+        return 1 / smallest, (values / smallest).pow(-1 / degree)

@@ -128,7 +128,7 @@ class Objective(nn.Module, ABC):
             loss = self.loss(batch) if reduction == "mean" else self.losses(batch)
         if reduction == "sum":
             loss = loss.sum()
-        if readable(loss) and not math.isfinite(loss.detach().sum()):
+        if readable(loss) and not math.isfinite((loss if loss.ndim == 0 else loss.sum()).item()):
             self._overflowed(loss, batch)
         return loss
 

@@ -8,11 +8,11 @@ everyone. The forward pass leaves what the backward pass multiplies by: the slop
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 
 from chiaroscuro.errors import InputError
 from chiaroscuro.kernels.kernel import Leaf, Part, mixture
@@ -39,10 +39,12 @@ def dense(parts: list[Part], z: Tensor, layout: Layout) -> _Result | None:
     base = first.leaf.base(first.seen(z))
     rate, scale = first.leaf.rate_and_scale(base)
     rates = [rate, *(part.leaf.rate_and_scale(base)[0] for part in parts[1:])]
-    terms = [Term(part, k, number_of(x)) for k, (part, x) in enumerate(zip(parts, rates, strict=True))]
-    with torch.no_grad(), full_precision(z.device):
+    terms = [
+        Term(part, k, number_of(x)) for k, (part, x) in enumerate(zip(parts, rates, strict=True))
+    ]
+    with full_precision(z.device):
         matrix = _Matrix(terms, base.detach(), scale, layout.n)
-    return _Dense.apply(base, rate, matrix, layout.positive) if matrix.possible else None
+        return _Dense.apply(base, rate, matrix, layout.positive) if matrix.possible else None
 
 
 def _alike(parts: list[Part]) -> bool:
@@ -93,9 +95,8 @@ class _Matrix:
         self.bounded = safe([(each, largest) for each in terms], base)
         self.rooted = not term.own and term.gamma == 1 and 1e-12 < abs(term.coefficient) < 1e12
         self.factor, self.constant = self._factors(term) if self.alone else (1.0, 2.0)
-        fits = math.isfinite(torch.finfo(base.dtype).max - largest * abs(self.factor) * 2)
-        self.possible = math.isfinite(largest) and fits
-        self.possible &= self.bounded or (self.alone and not term.own)
+        fits = 2 * largest * abs(self.factor) < torch.finfo(base.dtype).max
+        self.possible = fits and (self.bounded or (self.alone and not term.own))
         self.pull: Tensor | None = None
         self.slope: Tensor | None = None
         self.top: Tensor | None = None
@@ -213,8 +214,8 @@ class _Matrix:
         """What k_ij (share_i + share_j) pulls at the rows; uses up what was kept."""
         if self.pull is None:  # another backward pass
             self.log_sums()
-        pull, slope, a = self.pull, self.slope, self.a
-        both = scratch.shared("e", a, tuple(pull.shape))
+        pull, slope, a = cast("Tensor", self.pull), self.slope, self.a
+        both = scratch.shared("e", a, (len(a), len(a)))
         if self.top is None:
             weights = pull.mul_(torch.add(share[:, None], share, out=both))
         else:  # not k_ji with the level of row j: both were rounded, and differently
@@ -246,6 +247,26 @@ class _Matrix:
             difference *= self.scale
         return torch.linalg.vecdot(difference, difference), difference
 
+    def add_pairs(self, gradient: Tensor, weights: Tensor, difference: Tensor) -> None:
+        """Add what partners pull at each other, by the derivative of the loss by their t."""
+        first, second = gradient.view(2, self.n, -1).unbind()
+        if self.squared:
+            pull = difference * (weights * 2)[:, None]
+            first.add_(pull)
+            second.sub_(pull)
+        else:
+            first.addcmul_(self.a[self.n :], weights[:, None])
+            second.addcmul_(self.a[: self.n], weights[:, None])
+
+
+def _slope(matrix: _Matrix, t: Tensor, logs: list[Tensor], pair: Tensor) -> Tensor | float:
+    """d log k / d t of partners."""
+    slopes = [term.slope(t) for term in matrix.terms]
+    if matrix.alone:
+        return slopes[0]
+    each = zip(logs, slopes, strict=True)
+    return torch.stack([(log_k - pair).exp_() * slope for log_k, slope in each]).sum(dim=0)
+
 
 class _Dense(torch.autograd.Function):
     @staticmethod
@@ -253,49 +274,44 @@ class _Dense(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(base, *([rate] if isinstance(rate, Tensor) else []))
         ctx.matrix, ctx.positive = matrix, positive
-        with full_precision(base.device):
-            others = matrix.log_sums()
+        others = matrix.log_sums()
         t, ctx.difference = matrix.paired()
         logs = [term.log(t) for term in matrix.terms]
-        pair = mixture(logs)
-        above = logsigmoid(pair - others).neg_() if positive else others - pair
+        pair = logs[0] if matrix.alone else mixture(logs)
+        ctx.ahead = ahead = others - pair
+        above = softplus(ahead, 1.0, 50.0) if positive else ahead
         sums = pair + above
         if any(ctx.needs_input_grad):
-            ctx.above = above
-            ctx.share = torch.exp(-sums if matrix.top is None else matrix.top.view_as(sums) - sums)
-            slopes = [term.slope(t) for term in matrix.terms]
-            each = zip(logs, slopes, strict=True)
-            ctx.slope = slopes[0] if matrix.alone else sum((x - pair).exp() * s for x, s in each)
+            level = -sums if matrix.top is None else matrix.top.view_as(sums) - sums
+            ctx.share = level.exp_()
+            ctx.slope = _slope(matrix, t, logs, pair)
         else:
             matrix.release()
         return pair, sums, above.sum()
 
     @staticmethod
     def backward(ctx: Any, g_pairs: Any, g_sums: Any, g_gap: Any) -> Any:
-        (base, *learnt), matrix, n = ctx.saved_tensors, ctx.matrix, ctx.matrix.n
+        (base, *learnt), matrix = ctx.saved_tensors, ctx.matrix
         if torch.is_grad_enabled():  # the gradient will be differentiated: stay in the graph
             with full_precision(base.device):
                 return _again(ctx, base, learnt, (g_pairs, g_sums, g_gap))
-        gradient = torch.zeros_like(matrix.a)
-        g_pair = 0.0 if g_pairs is None else g_pairs
         g = g_gap if g_sums is None else g_sums if g_gap is None else g_sums + g_gap
-        if g is not None:
-            share = (ctx.share * g).view(-1).mul_(matrix.constant)
-            with full_precision(base.device):
-                gradient = matrix.gradient(share)
-        fall = torch.expm1(-ctx.above) if ctx.positive else torch.full_like(ctx.above, -1.0)
-        if g_gap is not None:
-            g_pair = g_pair + g_gap * fall.sum(dim=0)
-        if g_sums is not None and ctx.positive:
-            g_pair = g_pair + (g_sums * (fall + 1)).sum(dim=0)
-        pull = (g_pair * ctx.slope)[:, None]
-        if matrix.squared:
-            pull = ctx.difference * pull.mul_(2)
-            gradient[:n] += pull
-            gradient[n:] -= pull
+        g_pair = g_pairs
+        if g is None:
+            gradient = torch.zeros_like(matrix.a)
         else:
-            gradient[:n].addcmul_(matrix.a[n:], pull)
-            gradient[n:].addcmul_(matrix.a[:n], pull)
+            with full_precision(base.device):
+                gradient = matrix.gradient((ctx.share * (g * matrix.constant)).view(-1))
+            lost = torch.sigmoid(ctx.ahead) if ctx.positive else torch.ones_like(ctx.ahead)
+            # a sum rises by 1 - lost with the partner's log k; the gap, sum less pair, by -lost
+            pulls = None if g_gap is None else lost.sum(dim=0).mul_(-g_gap)
+            if g_sums is not None and ctx.positive:
+                gains = (g_sums * (1 - lost)).sum(dim=0)
+                pulls = gains if pulls is None else pulls + gains
+            if pulls is not None:
+                g_pair = pulls if g_pair is None else g_pair + pulls
+        if g_pair is not None:
+            matrix.add_pairs(gradient, g_pair * ctx.slope, ctx.difference)
         slope = None
         if ctx.needs_input_grad[1]:
             # log k is homogeneous in the rows: Euler's theorem gives the slope along the rate.
