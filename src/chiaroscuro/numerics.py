@@ -16,12 +16,14 @@ from chiaroscuro.errors import need
 
 __all__ = [
     "NEAR",
+    "device_distances",
     "full_precision",
     "locate_non_finite",
     "paired_power",
     "paired_squared",
     "power",
     "power_sums",
+    "product",
     "readable",
     "require_finite",
     "squared_distances",
@@ -238,22 +240,61 @@ def paired_power(a: Tensor, b: Tensor, p: float) -> Tensor:
     return power((a - b).abs(), p).sum(dim=1)
 
 
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Return a b^T in full precision, also where `torch.compile` has traced it.
+
+    Traced code cannot change how torch multiplies, so there the product is one opaque operation
+    that does, both ways; elsewhere `full_precision` is around it already.
+    """
+    if torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
+        return _exact_product(a, b)
+    return a @ b.mT
+
+
+@torch.library.custom_op("chiaroscuro::product", mutates_args=())
+def _exact_product(a: Tensor, b: Tensor) -> Tensor:
+    with full_precision(a.device):
+        return a @ b.mT
+
+
+@_exact_product.register_fake
+def _(a: Tensor, b: Tensor) -> Tensor:
+    return a @ b.mT
+
+
+def _product_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    a, b = ctx.saved_tensors
+    wants = ctx.needs_input_grad
+    return (
+        _exact_product(g, b.mT) if wants[0] else None,
+        _exact_product(g.mT, a.mT) if wants[1] else None,
+    )
+
+
+def _save_product(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+_exact_product.register_autograd(_product_backward, setup_context=_save_product)
+
+
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """Return all |a_i - b_j|^2, exact for near points, by ordinary differentiable operations.
 
     Far pairs use the expansion |a|^2 + |b|^2 - 2 a.b (one matrix product) around the common mean;
     pairs closer than `NEAR` are recomputed from their differences, so equal rows give exactly 0.
-    Where numbers are not `readable` nobody can ask which pairs are near: there the expansion is
-    taken in float64, and what it leaves below its own rounding is 0 (on MPS, which has no float64,
-    near pairs keep fewer digits).
+    Where numbers are not `readable` nobody can ask which pairs are near: on a device all pairs are
+    taken from their differences, see `device_distances`; inside a transform the expansion is taken
+    in float64 on the CPU, elsewhere in the format of the rows, and what it leaves below its own
+    rounding is 0.
 
     Example:
         >>> squared_distances(torch.tensor([[1e4, 1.0]]), torch.tensor([[1e4, 1.0], [1e4, 3.0]]))
         tensor([[0., 4.]])
     """
-    centre = b.detach().mean(dim=0) if len(b) else 0.0
     if not readable(a, b):
-        return _squared_in_double(a, b, centre)
+        return _expanded(a, b) if transformed() else device_distances(a, b)
+    centre = b.detach().mean(dim=0) if len(b) else 0.0
     a0, b0 = a - centre, b - centre
     sizes = a0.square().sum(dim=1)[:, None] + b0.square().sum(dim=1)
     t = sizes - 2 * a0 @ b0.T
@@ -264,14 +305,47 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     return t.index_put((i, j), torch.cat([paired_squared(a[k], b[m]) for k, m in chunks]))
 
 
-def _squared_in_double(a: Tensor, b: Tensor, centre: Tensor | float) -> Tensor:
-    a0, b0 = widest(a) - centre, widest(b) - centre
+def _expanded(a: Tensor, b: Tensor) -> Tensor:
+    centre = b.detach().mean(dim=0) if len(b) else 0.0
+    wide = torch.float64 if a.device.type == "cpu" else a.dtype
+    a0, b0 = a.to(wide) - centre, b.to(wide) - centre
     size_a, size_b = a0.square().sum(dim=1, keepdim=True), b0.square().sum(dim=1, keepdim=True)
     left = torch.cat([a0 * -2, size_a, torch.ones_like(size_a)], dim=1)
-    t = left @ torch.cat([b0, torch.ones_like(size_b), size_b], dim=1).T
+    t = product(left, torch.cat([b0, torch.ones_like(size_b), size_b], dim=1))
     rounding = 32 * torch.finfo(t.dtype).eps
     equal = t.detach() <= rounding * (size_a.detach() + size_b.detach().T)
     return t.masked_fill(equal, 0.0).to(a.dtype)
+
+
+def device_distances(a: Tensor, b: Tensor) -> Tensor:
+    """All |a_i - b_j|^2 of rows (..., n, d) and (..., m, d) without asking the host.
+
+    From the differences, in the format of the rows: float64 products would be exact too, but most
+    graphics cards multiply it at a 32nd or 64th of the speed. The gradient is two products, around
+    the mean: that of a pair at distance r is known to eps |a - mean| / r of itself. Equal points
+    have distance 0.
+    """
+    return _DeviceDistances.apply(a, b)
+
+
+class _DeviceDistances(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return torch.cdist(a, b, 2.0, "donot_use_mm_for_euclid_dist").square_()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        a, b = ctx.saved_tensors
+        g = grads[0] * 2
+        mean = b.detach().mean(dim=-2, keepdim=True)
+        with full_precision(a.device):
+            a0, b0 = a - mean, b - mean
+            wants = ctx.needs_input_grad
+            return (
+                a0 * g.sum(dim=-1, keepdim=True) - g @ b0 if wants[0] else None,
+                b0 * g.sum(dim=-2).unsqueeze(-1) - g.mT @ a0 if wants[1] else None,
+            )
 
 
 def power_sums(a: Tensor, b: Tensor, p: float) -> Tensor:

@@ -17,6 +17,7 @@ from chiaroscuro.numerics import (
     paired_squared,
     power,
     power_sums,
+    product,
     squared_distances,
     wide,
 )
@@ -293,7 +294,7 @@ class Part:
     def log(self, a: Tensor, b: Tensor, rate: float | Tensor) -> Tensor:
         """log of weight times k for all pairs of feature rows."""
         if self.leaf.statistic == "inner":
-            t = a @ b.T
+            t = product(a, b)
         elif self.leaf.statistic == "squared":
             t = squared_distances(a, b)
         else:

@@ -17,7 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.kernels.kernel import Kernel, Part, mixture
-from chiaroscuro.numerics import power, power_sums, readable, transformed, widest
+from chiaroscuro.numerics import (
+    device_distances,
+    power,
+    power_sums,
+    product,
+    readable,
+    transformed,
+)
 
 __all__ = ["Prepared", "Rows", "Views", "prepare"]
 
@@ -143,7 +150,8 @@ class _Shared(Prepared):
             else:
                 rows, rate, *_ = part.features(z)
                 first = len(self.tensors)
-                self.tensors += _sides(rows) if leaf.statistic == "squared" else [rows]
+                sides = leaf.statistic == "squared" and transformed()
+                self.tensors += _sides(rows) if sides else [rows]
                 known[key] = first, rows
             place = None
             if isinstance(rate, Tensor):
@@ -174,40 +182,16 @@ class _Shared(Prepared):
 def _sides(rows: Tensor) -> list[Tensor]:
     """[-2a, |a|^2, 1] and [a, 1, |a|^2] around the mean, whose product is all squared distances.
 
-    In float64, where near points keep their digits (MPS has none: there they keep fewer). The 1 is
-    short by a few roundings, so that equal points come out below 0, and a `relu` gives them
-    distance 0 and gradient 0; what that takes from a distance is less than float32 resolves.
+    Only inside a transform; on the CPU in float64, where near points keep their digits, elsewhere
+    in the format of the rows, where they keep fewer. The 1 is short by a few roundings, so that
+    equal points come out below 0, and a `relu` gives them distance 0 and gradient 0; what that
+    takes from a distance of float64 is less than float32 resolves.
     """
-    return list(_two_sides(rows) if transformed() else _Sides.apply(rows))
-
-
-def _two_sides(rows: Tensor) -> tuple[Tensor, Tensor]:
-    a = _centred(rows)
+    a = rows.double() if rows.device.type == "cpu" else rows
+    a = a - a.detach().mean(dim=0)
     size = a.square().sum(dim=1, keepdim=True)
     one = torch.full_like(size, 1 - _NOTHING * torch.finfo(a.dtype).eps)
-    return torch.cat([a * -2, size, one], dim=1), torch.cat([a, one, size], dim=1)
-
-
-def _centred(rows: Tensor) -> Tensor:
-    a = widest(rows)
-    return a - a.detach().mean(dim=0)
-
-
-class _Sides(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> tuple[Tensor, Tensor]:
-        left, right = _two_sides(rows)
-        ctx.save_for_backward(rows, right)
-        return left, right
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        rows, right = ctx.saved_tensors
-        d = rows.shape[1]
-        a = _centred(rows) if torch.is_grad_enabled() else right[:, :d]
-        size = grads[0][:, d] + grads[1][:, d + 1]
-        pull = torch.add(grads[1][:, :d], grads[0][:, :d], alpha=-2)
-        return pull.addcmul(a, size[:, None], value=2).to(rows.dtype)
+    return [torch.cat([a * -2, size, one], dim=1), torch.cat([a, one, size], dim=1)]
 
 
 def _halves(rows: Tensor, i: slice, j: slice) -> tuple[Tensor, Tensor]:
@@ -226,12 +210,14 @@ def _take(x: Tensor, rows: Rows) -> Tensor:
 
 def _statistic(m: _Member, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> Tensor:
     leaf = m.part.leaf
-    if leaf.statistic == "squared":
+    if leaf.statistic == "squared" and transformed():
         left, right = _take(tensors[m.first], i), _take(tensors[m.first + 1], j)
-        return torch.relu(left @ right.mT).to(m.rows.dtype)
+        return torch.relu(product(left, right)).to(m.rows.dtype)
     a, b = _take(tensors[m.first], i), _take(tensors[m.first], j)
     if leaf.statistic == "inner":
-        return a @ b.mT
+        return product(a, b)
+    if leaf.statistic == "squared":
+        return device_distances(a, b)
     # one launch each way and no (i, j, d) tensor; but its gradient has no gradient
     return _differences(a, b, leaf.p) if twice else power(torch.cdist(a, b, leaf.p), leaf.p)
 
