@@ -18,12 +18,15 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import chiaroscuro as cs
 from accelerator.counting import Counting
 from chiaroscuro.engine.optimisers import LARS
 from chiaroscuro.models import SequenceTransformer
 from chiaroscuro.models.momentum import Momentum
+from chiaroscuro.numerics import device_distances, narrow_for, power
 from zoo import KERNELS, OBJECTIVES, extras
 
 HERE = Path(__file__).parent / "accelerator"
@@ -84,6 +87,80 @@ def test_larger_batches_are_more_blocks_of_the_same():
     small, large = (counted(cs.InfoNCE(cs.Gaussian(0.5)), n) for n in (4096, 8192))
     assert small.operations < large.operations < 5 * small.operations
     assert large.waits == 0
+
+
+class Largest(TorchDispatchMode):
+    """The most differences of coordinates that the gradient of a `cdist` is asked to hold."""
+
+    most = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.overloadpacket.__name__ == "_cdist_backward":
+            self.most = max(self.most, args[0].numel() * args[1].shape[-1])
+        return function(*args, **(kwargs or {}))
+
+
+def test_differences_of_coordinates_stay_within_a_gigabyte():
+    """The gradient of `cdist` allocates all of them: 34 GB at 4096 pairs of 128 dimensions."""
+    for loss in (cs.InfoNCE, cs.SigLIP, cs.SupCon):
+        with Largest() as largest:
+            counted(loss(cs.Lp(3, 0.5)), d=128)
+        assert 1 << 27 < largest.most <= 1 << 28
+
+
+class Formats(TorchDispatchMode):
+    """The formats of all results."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        self.seen |= {x.dtype for x in (out if isinstance(out, tuple) else [out])
+                      if isinstance(x, torch.Tensor)}  # fmt: skip
+        return out
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+def test_no_float64_on_a_device(objective):
+    """Graphics cards compute it at a fraction of the speed, and MPS not at all."""
+    with Formats() as formats:
+        counted(copy.deepcopy(objective))
+    assert torch.float64 not in formats.seen
+
+
+def test_the_gradient_of_near_points_on_a_device():
+    """Distances are exact there; the gradient of a pair is known to eps |a - mean| / r."""
+    torch.manual_seed(0)
+    a = torch.randn(40, 8, dtype=torch.float32)
+    a[20:] = a[:20] + 1e-3 * torch.randn(20, 8)
+    a[3] = a[2]
+    exact = (a[:, None].double() - a.double()).square().sum(dim=2)
+    found = device_distances(a, a)
+    torch.testing.assert_close(found.double(), exact, rtol=1e-6, atol=0)
+    z = a.clone().requires_grad_()
+    power(device_distances(z, z), 0.5).sum().backward()
+    y = a.double().requires_grad_()
+    power((y[:, None] - y).square().sum(dim=2), 0.5).sum().backward()
+    torch.testing.assert_close(z.grad.double(), y.grad, rtol=0, atol=1e-3)
+
+
+def test_parameters_of_float64_become_float32_before_they_move_to_mps():
+    for module in (cs.Learnable(0.3, log_ratio=0.1), cs.SigLIP(bias=-0.1)):
+        assert torch.float64 in {p.dtype for p in module.parameters()}
+
+        def move(x):
+            if x.dtype == torch.float64:
+                raise TypeError("MPS has no float64")
+            with FakeTensorMode():
+                return torch.empty(x.shape, dtype=x.dtype, device="mps")
+
+        for part in module.modules():
+            narrow_for(part, move)
+        assert {p.dtype for p in module.parameters()} == {torch.float32}
+    kept = cs.Learnable(0.3, log_ratio=0.1).to("meta")
+    assert kept.log_ratio.dtype == torch.float64
 
 
 def test_lars_and_slow_copies_are_a_few_operations_for_any_number_of_tensors():
@@ -150,6 +227,12 @@ def test_on_a_device_nothing_waits_and_the_numbers_are_those_of_the_cpu():
         assert row["waits"] == 0, f"{name} waits: {row['which']}"
         assert row["apart"] <= 5e-6, f"{name} is {row['apart']:.2e} from the CPU's numbers"
         assert row["launches"] > 5
+    assert len(result["half"]) > 50
+    for name, row in result["half"].items():
+        assert row["waits"] == 0, f"{name} waits: {row['which']}"
+        # gradients are rounded to the format of the embeddings, at the end
+        bound = 2e-3 if "float16" in name and "bfloat16" not in name else 2e-2
+        assert row["apart"] <= bound, f"{name} is {row['apart']:.2e} from the CPU's numbers"
 
 
 def test_a_step_on_a_device_waits_for_nothing():

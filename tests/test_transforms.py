@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 import chiaroscuro as cs
 from chiaroscuro.numerics import full_precision
@@ -30,6 +32,31 @@ def test_func_grad_and_jacrev(objective):
 
 
 @every_objective
+def test_the_gradient_is_differentiable_under_func(objective):
+    """Forward over reverse has no way through the tiles; reverse over reverse has."""
+    objective, (z1, z2) = double(objective), [z.detach() for z in pair(N)]
+    f = lambda a: call(objective, a, z2)
+    found = torch.func.grad(lambda a: torch.func.grad(f)(a).square().sum())(z1)
+    z = z1.clone().requires_grad_()
+    (g,) = torch.autograd.grad(f(z), z, create_graph=True)
+    (right,) = torch.autograd.grad(g.square().sum(), z)
+    close(found, right, 1e-8)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_vmap_and_jacrev_of_a_kernel(name):
+    """The matrix of a kernel, batch by batch, and its Jacobian."""
+    kernel = double(KERNELS[name])
+    batches = [[z.detach() for z in pair(3, seed=s)] for s in range(2)]
+    z, w = (torch.stack(views) for views in zip(*batches, strict=True))
+    for found, views in zip(torch.vmap(kernel)(z, w), batches, strict=True):
+        close(found, kernel(*views), 1e-8, what=name)
+    a, b = batches[0]
+    right = torch.autograd.functional.jacobian(lambda x: kernel(x, b), a)
+    close(torch.func.jacrev(lambda x: kernel(x, b))(a), right, 1e-8, what=name)
+
+
+@every_objective
 def test_vmap_over_batches(objective):
     batches = [[z.detach() for z in pair(N, dtype=torch.float32, seed=s)] for s in range(3)]
     z1, z2 = (torch.stack(views) for views in zip(*batches, strict=True))
@@ -52,6 +79,7 @@ def test_a_gradient_per_batch():
 
 COMPILED = [
     *(objective for cls in exported(cs.Objective) for objective in instances(cls)[:1]),
+    *(cs.InfoNCE(instances(cls)[0]) for cls in exported(cs.Kernel)),
     cs.DINO(centring="sinkhorn"),
     cs.InfoNCE(cs.Gaussian([1.0, 0.7, 0.4, 1.5]), cs.AllButPair()),
     cs.InfoNCE(cs.Sum(cs.Laplace(0.5), cs.Cauchy(cs.Learnable(0.5))), cs.OtherView(), "first"),
@@ -118,3 +146,38 @@ def test_a_loss_with_reduced_products_set(products):
     right = cs.InfoNCE(cs.Cosine(0.01))(z1, z2)
     products[1].fp32_precision = "bf16"
     close(cs.InfoNCE(cs.Cosine(0.01))(z1, z2), right.double())
+
+
+@pytest.mark.parametrize("kernel", [cs.Cosine(0.07), cs.Laplace(0.5)], ids=repr)
+def test_compiled_products_are_operations_of_their_own(kernel):
+    """Traced code cannot set the precision: all its products are an operation that does."""
+    torch._dynamo.reset()
+    targets = []
+
+    def compiler(graph, inputs):
+        targets.extend(str(node.target) for node in graph.graph.nodes)
+        return make_boxed_func(graph.forward)
+
+    z1, z2 = pair(N, dtype=torch.float32)
+    backend = aot_autograd(fw_compiler=compiler, bw_compiler=compiler)
+    torch.compile(cs.InfoNCE(kernel), fullgraph=True, backend=backend)(z1, z2).backward()
+    assert sum("chiaroscuro.product" in name for name in targets) == 3
+    assert not [name for name in targets if "mm" in name.split(".")]
+
+
+def test_the_product_of_compiled_losses_is_not_reduced(products, monkeypatch):
+    place, seen = products[1], []
+    place.fp32_precision = "bf16"
+    a, b = (torch.randn(4, 3, requires_grad=True) for _ in range(2))
+    multiply = torch.Tensor.__matmul__
+
+    def recording(x, y):
+        seen.append(place.fp32_precision)
+        return multiply(x, y)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "__matmul__", recording)
+        torch.ops.chiaroscuro.product(a, b).sum().backward()
+    assert seen == ["ieee"] * 3
+    assert place.fp32_precision == "bf16"
+    torch.testing.assert_close(a.grad, b.detach().sum(dim=0).expand(4, 3))

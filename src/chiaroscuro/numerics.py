@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import is_fake
 from torch.nn.functional import mse_loss
 
@@ -19,6 +19,7 @@ __all__ = [
     "device_distances",
     "full_precision",
     "locate_non_finite",
+    "narrow_for",
     "paired_power",
     "paired_squared",
     "power",
@@ -53,6 +54,17 @@ def wide(z: Tensor) -> Tensor:
 def widest(x: Tensor) -> Tensor:
     """The tensor in float64; on MPS, which has none, in float32."""
     return x.float() if x.device.type == "mps" else x.double()
+
+
+def narrow_for(module: nn.Module, move: Callable[[Tensor], Tensor]) -> None:
+    """Turn the float64 parameters of a module to float32 before it moves to MPS, which has none.
+
+    Call it in `_apply(move)`: a number that float32 cannot hold makes a float64 parameter.
+    """
+    exact = [p for p in module.parameters(recurse=False) if p.dtype == torch.float64]
+    if exact and move(torch.zeros(0)).device.type == "mps":
+        for parameter in exact:
+            parameter.data = parameter.data.float()
 
 
 def readable(*tensors: Tensor) -> bool:

@@ -30,9 +30,9 @@ def register(library: str) -> None:
     torch.ops.load_library(library)
 
 
-def compared(objective) -> dict:
+def compared(objective, dtype=torch.float32) -> dict:
     """Waits and launches of a step there, and how far its numbers are from those of the CPU."""
-    views = [z.detach() for z in pair(N, dtype=torch.float32)]
+    views = [z.detach() for z in pair(N, dtype=dtype)]
     found = []
     for device in ("cpu", "toy"):
         z1, z2 = (z.clone().to(device).requires_grad_() for z in views)
@@ -44,7 +44,7 @@ def compared(objective) -> dict:
         counts = [torch.ops.toy.counted(what) for what in ("waits", "launches")]
         waits = torch.ops.toy.waits()
         grads = [torch.zeros_like(z) if z.grad is None else z.grad for z in (z1, z2)]
-        found.append([x.detach().cpu() for x in (loss, *grads)])
+        found.append([x.detach().cpu().float() for x in (loss, *grads)])
     scale = max(1.0, *(float(x.abs().max()) for x in found[0]))
     apart = max(float((a - b).abs().max()) for a, b in zip(*found, strict=True)) / scale
     return {"waits": counts[0], "which": waits, "launches": counts[1], "apart": apart}
@@ -52,19 +52,27 @@ def compared(objective) -> dict:
 
 def main() -> None:
     register(sys.argv[1])
-    torch.ops.toy.reset()
     x = torch.ones(3).to("toy")
+    torch.ops.toy.reset()
     float((x + x).sum())
     known = {"waits": torch.ops.toy.counted("waits"), "which": torch.ops.toy.waits()}
     objectives = [o for cls in exported(cs.Objective) for o in instances(cls)[:2]]
     leaves = [instances(cls)[0] for cls in exported(cs.Kernel)]
     objectives += [cs.InfoNCE(kernel) for kernel in leaves]
-    objectives += [
-        cs.InfoNCE(cs.Cosine(cs.Learnable(0.3)), cs.OtherView()),
-        cs.DINO(centring="sinkhorn"),
-    ]
+    several = [0.3, 0.5, 0.7, 0.9]
+    taus = [cs.Learnable(0.3), cs.Learnable(several), several, cs.Balanced(0.5, d=4)]
+    taus.append(cs.Adaptive(0.5, d=4))
+    objectives += [cs.InfoNCE(cs.Cosine(tau), cs.OtherView()) for tau in taus]
+    objectives += [cs.InfoNCE(cs.Laplace(copy.deepcopy(tau))) for tau in taus]
+    objectives += [cs.Debiased(cs.Cosine(cs.Learnable(0.3)), beta=1.0)]
+    objectives += [cs.DINO(centring="sinkhorn")]
     result = {repr(objective): compared(objective) for objective in objectives}
-    print(json.dumps({"reading a number": known, "objectives": result}))
+    half = {
+        f"{objective!r} in {dtype}": compared(objective, dtype)
+        for objective in objectives
+        for dtype in (torch.float16, torch.bfloat16)
+    }
+    print(json.dumps({"reading a number": known, "objectives": result, "half": half}))
 
 
 if __name__ == "__main__":

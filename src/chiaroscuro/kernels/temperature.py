@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.errors import need, number
-from chiaroscuro.numerics import readable
+from chiaroscuro.numerics import narrow_for, readable
 from chiaroscuro.spec import notation, same
 
 __all__ = ["Learnable", "Tau", "Temperature", "checked", "checked_pairs", "rate_and_scale"]
@@ -29,6 +29,10 @@ class Temperature(nn.Module, ABC):
     @abstractmethod
     def value(self) -> Tensor:
         """The temperature now: a number or (d,)."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        narrow_for(self, fn)
+        return super()._apply(fn, recurse)
 
     def __repr__(self) -> str:
         return notation(self)

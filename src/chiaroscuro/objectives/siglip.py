@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.nn.functional import logsigmoid
 
 from chiaroscuro.errors import need
 from chiaroscuro.kernels import Cosine, Kernel, Learnable
+from chiaroscuro.numerics import narrow_for
 from chiaroscuro.objectives.objective import Batch, Objective
 from chiaroscuro.pairwise import prepare, recomputed, rows_at_once
 
@@ -63,6 +65,10 @@ class SigLIP(Objective):
         start = exact.float() if torch.equal(exact.float().double(), exact) else exact
         self.bias = nn.Parameter(start.clone())
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        narrow_for(self, fn)
+        return super()._apply(fn, recurse)
+
     def loss(self, batch: Batch) -> Tensor:
         return self.losses(batch).sum() / batch.n
 
@@ -80,7 +86,7 @@ class SigLIP(Objective):
         prepared = prepare(self.kernel, torch.cat([z1, z2]))
         bias = self.bias.to(z1.dtype)
         own = prepared.log_paired(slice(start, stop), slice(n + start, n + stop)) + bias
-        step = rows_at_once(z1, n)
+        step = rows_at_once(z1, n, prepared.breadth)
         pieces = [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
 
         def block(k: int, tensors: Sequence[Tensor], twice: bool) -> Tensor:

@@ -131,9 +131,9 @@ def _by_blocks_of_classes(kernel: Kernel, z: Tensor, y: Tensor, positives: Tenso
 
 def _by_blocks(kernel: Kernel, z: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Both of each anchor where no number may be read: every row with every other."""
-    step, n = rows_at_once(z, len(z)), len(z)
+    n, prepared = len(z), prepare(kernel, z)
+    step = rows_at_once(z, n, prepared.breadth)
     pieces = [slice(i, min(i + step, n)) for i in range(0, n, step)]
-    prepared = prepare(kernel, z)
 
     def block(k: int, tensors: Sequence[Tensor], twice: bool) -> Tensor:
         log_k = prepared.log(tensors, pieces[k], slice(0, n), twice)

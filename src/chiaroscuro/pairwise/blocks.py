@@ -28,13 +28,23 @@ ENTRIES = 1 << 22
 """Entries of a block on the CPU: 16 MB in float32."""
 ENTRIES_ON_DEVICE = 1 << 26
 """Entries of a block on an accelerator: all pairs of 4096 samples at once."""
+DIFFERENCES_ON_DEVICE = 1 << 28
+"""Differences of coordinates at a time, where a gradient keeps them all: 1 GB in float32."""
 
 
-def rows_at_once(z: Tensor, columns: int) -> int:
-    """How many rows of z to compare with so many columns in one block, by the kind of device."""
+def rows_at_once(z: Tensor, columns: int, breadth: int = 1) -> int:
+    """How many rows of z to compare with so many columns in one block, by the kind of device.
+
+    Args:
+        z: rows, for their device.
+        columns: rows that each is compared with.
+        breadth: numbers that a comparison of two rows keeps, see `Prepared.breadth`.
+    """
     if transformed():
         return max(1, len(z))
     entries = ENTRIES if z.device.type == "cpu" else ENTRIES_ON_DEVICE
+    if breadth > 1:
+        entries = min(entries, DIFFERENCES_ON_DEVICE // breadth)
     return max(1, entries // max(1, columns))
 
 
@@ -60,7 +70,7 @@ def by_blocks(
     if others + layout.queue == 0 or start == stop:
         sums = pairs.new_full((*several, layout.anchors, stop - start), -torch.inf)
     else:
-        pieces = _pieces(z, layout, prepared.in_views)
+        pieces = _pieces(z, layout, prepared)
         sums_of = _Sums(prepared, layout, pieces, _samples(layout, z.device), groups, powers)
         found = recomputed(sums_of.log_k, len(pieces), prepared.tensors, sums_of)
         if len(pieces) > 1 and len(powers) > 1:
@@ -171,11 +181,12 @@ class _Piece(NamedTuple):
         return self.stop - self.start
 
 
-def _pieces(z: Tensor, layout: Layout, in_views: bool) -> list[_Piece]:
+def _pieces(z: Tensor, layout: Layout, prepared: Prepared) -> list[_Piece]:
     """The blocks of anchors, and which rows have their candidates."""
-    n, (start, stop) = layout.n, layout.window
+    n, (start, stop), breadth = layout.n, layout.window, prepared.breadth
     each = layout.own_view != layout.other_view and layout.views == 2 == layout.anchors
-    if in_views and each and not layout.queue and stop - start == n <= rows_at_once(z, 2 * n):
+    whole = stop - start == n <= rows_at_once(z, 2 * n, breadth)
+    if prepared.in_views and each and whole and not layout.queue:
         return [_Piece(0, 2 * n, [], n)]
     queue = [(layout.views * n, layout.rows)] if layout.queue else []
     if layout.is_everyone or (layout.views == 1 and layout.own_view):
@@ -190,7 +201,7 @@ def _pieces(z: Tensor, layout: Layout, in_views: bool) -> list[_Piece]:
     pieces = []
     for first, last, ranges in spans:
         joined = _joined(ranges)
-        step = rows_at_once(z, sum(b - a for a, b in joined))
+        step = rows_at_once(z, sum(b - a for a, b in joined), breadth)
         pieces += [_Piece(i, min(i + step, last), joined) for i in range(first, last, step)]
     return pieces
 

@@ -52,6 +52,9 @@ class Prepared(ABC):
     in_views = False
     """Whether rows can also be chosen as `Views`."""
 
+    breadth = 1
+    """How many numbers the comparison of two rows keeps until its gradient is taken."""
+
     @abstractmethod
     def logs(self, tensors: Sequence[Tensor], i: Rows, j: Rows, twice: bool) -> list[Tensor]:
         """log k of rows i and j, of each member of a mixture.
@@ -142,6 +145,8 @@ class _Shared(Prepared):
         known: dict[Any, tuple[int, Tensor]] = {}
         for k, part in enumerate(parts):
             leaf = part.leaf
+            if leaf.statistic == "power":  # the gradient of `cdist` holds all differences
+                self.breadth = max(self.breadth, part.stop - part.start)
             alone = () if leaf.isotropic else (k,)
             key = (leaf.statistic, leaf.p, part.start, part.stop, type(leaf).base, *alone)
             if key in known:
