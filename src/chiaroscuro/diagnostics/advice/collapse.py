@@ -182,7 +182,8 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
     if not (falls or thin or steep):
         return None
     halves = facts.get("half_rank_costs")
-    severity = graded(even, built=facts.built) if steep and grave else "note"
+    # a spectrum that falls is no fault by itself: many good features gain a little by evening it
+    severity = graded(even, built=True) if steep and grave else "note"
     if falls and severity == "note":
         if halves is None:
             severity = "warning" if at <= 0.5 * room else "note"

@@ -32,6 +32,8 @@ LEAK = 0.97
 LINE, AHEAD, STEPS = 0.8, 4.0, 0.97
 """Explained share of the best direction, how much less of it is left than of the second's, and
 how evenly the classes lie along it."""
+MEASURED = 12
+"""Dimensions of a table of measurements, any of which may follow an outcome in ordered parts."""
 MANY, SHARP = 6, 0.985
 """Classes below which any order is likely, and the explained share that no measurement has."""
 RARE = 1e-4
@@ -212,6 +214,8 @@ def leaked_label(facts: Facts) -> Finding | None:
     ordered = facts.get("label_line_steps", 0.0) >= STEPS and facts.get("label_line_p", 1.0) <= RARE
     one |= ordered and at < d
     rotated = line >= LINE and steps >= STEPS and (1 - following) >= AHEAD * (1 - line)
+    if d <= MEASURED and most < SHARP and facts.get("label_in_next_dimension", 0.0) >= LINE:
+        return None  # several of a few measurements follow an ordered outcome
     classes = facts.get("n_classes", MANY)
     if classes < MANY:  # few classes lie in order by chance: only a sharp code is one
         one, rotated = one and most >= SHARP, rotated and line >= SHARP

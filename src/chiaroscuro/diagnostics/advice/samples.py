@@ -245,12 +245,13 @@ def mixed_encoders(facts: Facts) -> Finding | None:
 def hubs(facts: Facts) -> Finding | None:
     """A few rows are everyone's neighbours."""
     share, skewness = facts.main("hub_share"), facts.main("hub_skewness")
-    if share is None or skewness is None or share < HUB or skewness < SKEW:
-        return None
-    if not facts.contrastive:
+    if share is None or skewness is None or not facts.contrastive:
         return None
     cost: Cost | None = facts.cost("hubs")
-    severity = graded(cost, "warning" if share >= 3 * HUB else "note")
+    few = share < HUB or skewness < SKEW
+    if few and (graded(cost) == "note" or skewness < SKEW / 2):
+        return None  # several hubs share the rows between them: only what they cost tells
+    severity = "note" if few else graded(cost, "warning" if share >= 3 * HUB else "note")
     return Finding(
         name="hubs",
         severity=severity,

@@ -88,6 +88,8 @@ def kind_of(x: np.ndarray) -> str:
     if 4 <= len(spread) <= 40:
         steps, width = np.diff(spread), spread[-1] - spread[0]
         middle = np.quantile(spread, 0.75) - np.quantile(spread, 0.25)
+        if len(spread) <= 8 and width > math.log(30):
+            return "table"  # a few measurements, of which one is in other units
         if width > math.log(50) and middle > math.log(3) and steps.max() < 0.5 * width:
             return "table"
     return "embedding"
