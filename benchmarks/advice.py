@@ -354,7 +354,9 @@ def trainings(part: str, retrain: bool, kinds: tuple[str, ...] = KINDS) -> dict[
         "harmed": len(harmed),
         "named_first": share(harmed, lambda row: row["named_first"]),
         "named_in_two": share(harmed, lambda row: row["named"]),
-        "regained_70": share(harmed, lambda row: (row.get("regained") or 0.0) >= 0.7),
+        "regained_70": share(
+            harmed if retrain else [], lambda r: (r.get("regained") or 0.0) >= 0.7
+        ),
         "healthy_accused": share(well, lambda row: bool(row["found"])),
         "healthy_cost": [
             round(row["accuracy"] - row["after"], 4) for row in well if "after" in row
@@ -434,8 +436,8 @@ def figures() -> list[Path]:
             plt.Line2D([], [], marker="o", ls="-", color=c, label=p)
             for p, c in (("design", "0.55"), ("judged", "#1f5fa8"))
         ]
-        axes.flat[0].legend(handles=handles, loc="upper left", fontsize=8, frameon=False)
-        fig.tight_layout()
+        fig.legend(handles=handles, loc="upper right", ncols=2, fontsize=9, frameon=False)
+        fig.tight_layout(rect=(0, 0, 1, 0.95))
         made.append(folder / f"{family}.png")
         fig.savefig(made[-1], dpi=90)
         plt.close(fig)
@@ -495,9 +497,12 @@ def main() -> None:
         path = HERE / "results" / "advice-loop.json"
         old = json.loads(path.read_text())["result"] if path.exists() else {}
         old = old if "cases" not in old else {}
-        old |= {call.trainings: {"rules": rules(), **found}}
+        # what was only diagnosed stands beside what was also trained again
+        old |= {call.trainings + "_named" * call.no_cure: {"rules": rules(), **found}}
         command = "; ".join(
-            f"--trainings {part} --kinds {','.join(old[part]['kinds'])}" for part in old
+            f"--trainings {part.removesuffix('_named')} --kinds {','.join(old[part]['kinds'])}"
+            + " --no-cure" * part.endswith("_named")
+            for part in old
         )
         print(save("advice-loop", old, f"python benchmarks/advice.py {command}"))
     if call.temperatures:

@@ -445,6 +445,14 @@ def trainings(content: dict) -> str:
             f"{100 * row['lost']:.1f} | {(row['first'] or '-').replace('_', ' ')} | "
             f"{aims or '-'} | {after} | {'-' if back is None else f'{100 * back:.0f} %'} |"
         )
+    for other in ("design_named", "judged_named"):
+        if (one := content["result"].get(other)) is not None:
+            lines += [
+                "",
+                f"Diagnosed only, part `{other.removesuffix('_named')}` of {', '.join(one['kinds'])}: "
+                f"cause named first in {_share(one['named_first'])} that lost 5 points or more; "
+                f"healthy ones accused: {_share(one['healthy_accused'])}.",
+            ]
     return "\n".join(lines)
 
 
