@@ -449,9 +449,9 @@ def trainings(content: dict) -> str:
         if (one := content["result"].get(other)) is not None:
             lines += [
                 "",
-                f"Diagnosed only, part `{other.removesuffix('_named')}` of {', '.join(one['kinds'])}: "
-                f"cause named first in {_share(one['named_first'])} that lost 5 points or more; "
-                f"healthy ones accused: {_share(one['healthy_accused'])}.",
+                f"Diagnosed only, part `{other.removesuffix('_named')}` of "
+                f"{', '.join(one['kinds'])}: cause named first in {_share(one['named_first'])} "
+                f"that lost 5 points or more; healthy accused: {_share(one['healthy_accused'])}.",
             ]
     return "\n".join(lines)
 
