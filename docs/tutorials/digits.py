@@ -30,7 +30,7 @@ for digit, column in enumerate(axes.T):
 #
 # A positive pair is two drawings of the same handwriting. The objective pulls the two embeddings
 # of a pair together and pushes all others of the batch apart. Settings come from the preset
-# `demo`: a small residual network, 128 pairs a batch, a temperature of 0.2.
+# `demo`: a small residual network, 32 pairs per batch, a temperature of 0.25.
 
 # %%
 run = cs.train(settings, "run")

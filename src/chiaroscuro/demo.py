@@ -12,6 +12,9 @@ import chiaroscuro as cs
 
 __all__ = ["main"]
 
+FRAMES = 10
+"""Snapshots of the training, besides the untrained network: each is a map on the page."""
+
 
 def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
     """Train on wandering digits, evaluate the result, and print a table and where the page is.
@@ -28,13 +31,14 @@ def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
     settings = cs.engine.read_settings("demo", overrides)
     print(
         "Handwritten digits at random places, angles, sizes and colours. A small network learns, "
-        "without\nlabels, which two drawings show the same handwriting: about 100 s on two cores.",
+        "without\nlabels, which two drawings show the same handwriting: a minute or two on two "
+        "cores.",
         flush=True,
     )
     measure = cs.engine.held_out(
         cs.diagnostics.glance, rows=300, every=max(1, settings.epochs // 6)
     )
-    monitors = [measure, cs.engine.snapshots(rows=500)]
+    monitors = [measure, cs.engine.snapshots(rows=500, every=max(1, settings.epochs // FRAMES))]
     shown = sys.stderr if sys.stderr.isatty() else None  # a bar; lines would only scroll by
     began = time.perf_counter()
     run = cs.train(settings, folder, monitors, progress=shown)

@@ -69,7 +69,7 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     Example:
         >>> suggestion = suggest("digits(size=16, renderings=(1, 1))", overrides=["epochs=1"])
         >>> suggestion.kind, suggestion.settings.batch
-        ('images', 128)
+        ('images', 32)
     """
     need(
         minutes is None or 0 < minutes < float("inf"),
@@ -92,9 +92,9 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
         reasons.append(f"The data bring a split; {len(data.part('test')):,} rows are held out.")
     choices = [f"data.source={call}"]
     preset, more, said = _CHOOSE[kind](data)
-    n = len(data.part("train"))
-    batch = _batch(n)
-    choices += [*more, f"batch={batch}", "schedule.warmup=1"]
+    if preset != "demo":  # whose batch, warm-up and epochs suit its data
+        more = [*more, f"batch={_batch(len(data.part('train')))}", "schedule.warmup=1"]
+    choices += more
     if any("from_transformers" in one for one in fixed if one.startswith("network.encoder")):
         choices.append("views.first=''")  # dropout makes the two views differ
         said = "the encoder that was asked for; views differ by its dropout"
@@ -108,7 +108,8 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     steps = max(1, rows // settings.batch)
     reasons.append(f"Batch {settings.batch}: {steps} step{'s' * (steps != 1)} per epoch.")
     if "epochs" not in keys:
-        epochs, said = _epochs(settings, data, steps, minutes)
+        most = settings.epochs if preset == "demo" else EPOCHS
+        epochs, said = _epochs(settings, data, steps, minutes, most)
         settings = read_settings(settings, [f"epochs={epochs}"])
         reasons.append(said)
     return Suggestion(settings, kind, tuple(reasons))
@@ -355,12 +356,12 @@ _CHOOSE: dict[str, Any] = {
 
 
 def _epochs(
-    settings: Settings, data: Dataset, steps: int, minutes: float | None
+    settings: Settings, data: Dataset, steps: int, minutes: float | None, most: int
 ) -> tuple[int, str]:
-    """Return the epochs that fit into the time, and a sentence."""
+    """Return the epochs that fit into the time, at most so many unless it is given; a sentence."""
     seconds = _step_seconds(settings, data) * steps
     budget = 60 * (MINUTES if minutes is None else minutes)
-    most = EPOCHS if minutes is None else 100 * EPOCHS
+    most = most if minutes is None else 100 * EPOCHS
     epochs = int(min(most, max(1, budget // seconds)))
     about = duration(epochs * seconds)
     end = f"{epochs} epoch{'s' * (epochs != 1)} take about {about} here"
