@@ -367,3 +367,27 @@ def test_a_settings_file_that_is_a_device_or_a_pipe_is_a_sentence(tmp_path):
             read_toml(tmp_path / name)
     with pytest.raises(InputError, match="cannot be read: No such file"):
         read_toml(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        3,
+        None,
+        {"rows": []},
+        {"path": 1},
+        {"values": "x"},
+        {"code": {"a": 1}},
+        {"code": None},
+        {"d": True},
+    ],
+    ids=str,
+)
+def test_descriptions_of_objects_that_are_none_are_a_sentence(tmp_path, known):
+    run = Run.create(tmp_path / "run", {})
+    good = {"path": "a.B", "rows": 3, "d": None, "values": {"d": "8"}, "code": {}, "more": [1]}
+    run.write_objects({"encoder": good})
+    assert run.objects() == {"encoder": good}
+    (run.folder / "objects.json").write_text(json.dumps({"format": 1, "encoder": known}))
+    with pytest.raises(InputError, match=r"does not describe an object as we do, at `encoder"):
+        run.objects()

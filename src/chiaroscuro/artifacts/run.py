@@ -41,6 +41,9 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHO
 _SETTINGS_BYTES = 16 << 20
 _OURS = {"environment.json", "checkpoints", "embeddings", "writer.lock"}
 _OURS |= {"objects.json", "initial", "scaling.json", "tokenizer"}
+_DESCRIBED: dict[str, type] = dict.fromkeys(("path", "text", "sha256", "python"), str)
+_DESCRIBED |= dict.fromkeys(("rows", "tensors", "parameters", "d"), int)
+_DESCRIBED |= dict.fromkeys(("values", "code"), dict)
 _WRITTEN = ("history.jsonl", "checkpoints", "embeddings", "initial", "moments", "tokenizer")
 
 
@@ -236,8 +239,22 @@ class Run:
 
     def objects(self) -> dict[str, Any]:
         """Return what is known of objects without a notation, from `objects.json`, by name."""
-        there = (self.folder / "objects.json").is_file()
-        return self._json("objects.json") if there else {}
+        path = self.folder / "objects.json"
+        objects = self._json("objects.json") if path.is_file() else {}
+        for name, known in objects.items():
+            wrong = None if isinstance(known, dict) else name
+            for key, kind in _DESCRIBED.items() if isinstance(known, dict) else ():
+                value = known.get(key)
+                absent = key not in known or (value is None and kind is int)
+                fits = absent or (isinstance(value, kind) and not isinstance(value, bool))
+                if isinstance(value, dict):
+                    fits = fits and all(isinstance(one, str) for one in value.values())
+                wrong = wrong if fits else f"{name}.{key}"
+            need(
+                wrong is None,
+                lambda wrong=wrong: f"`{path}` does not describe an object as we do, at `{wrong}`.",
+            )
+        return objects
 
     def write_objects(self, objects: Mapping[str, Any]) -> Path:
         """Write `objects.json`, whole or not at all, with its `format`."""
