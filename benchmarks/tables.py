@@ -445,6 +445,12 @@ def trainings(content: dict) -> str:
             f"{100 * row['lost']:.1f} | {(row['first'] or '-').replace('_', ' ')} | "
             f"{aims or '-'} | {after} | {'-' if back is None else f'{100 * back:.0f} %'} |"
         )
+    if name == "judged" and (one := content["result"].get("design")) is not None:
+        lines += [
+            "",
+            f"Part `design`, of {', '.join(one['kinds'])}: named first {_share(one['named_first'])}; "
+            f"70 % regained {_share(one['regained_70'])}.",
+        ]
     for other in ("design_named", "judged_named"):
         if (one := content["result"].get(other)) is not None:
             lines += [
