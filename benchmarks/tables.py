@@ -448,7 +448,7 @@ def trainings(content: dict) -> str:
     if name == "judged" and (one := content["result"].get("design")) is not None:
         lines += [
             "",
-            f"Part `design`, of {', '.join(one['kinds'])}: named first {_share(one['named_first'])}; "
+            f"Part `design`, of {', '.join(one['kinds'])}: first {_share(one['named_first'])}; "
             f"70 % regained {_share(one['regained_70'])}.",
         ]
     for other in ("design_named", "judged_named"):
