@@ -177,7 +177,7 @@ def kills(folder: Path, count: int) -> dict[str, Any]:
             late += 1
             continue
         left = checkpoints.latest_good(out / "checkpoints").checkpoint if out.is_dir() else None
-        begun = (out / "initial").is_dir() and any((out / "initial").iterdir())
+        begun = checkpoints.any_saved(out / "initial")
         # before its weights were kept there is nothing to go on with: it begins as it began
         status = ended(started(kind, out, seed=case + 1 if begun else 0))
         apart = ["it did not end"] if status else different(wholes[kind], final(out))

@@ -335,6 +335,20 @@ def test_our_batches_resume_to_the_bit(tmp_path):
     same(weights(whole.networks), weights(resumed.networks))
 
 
+def test_initial_weights_are_kept_after_a_save_that_was_killed(tmp_path):
+    folder = tmp_path / "run"
+    fit(module(), InfoNCE(), batches(), out=folder)
+    for kept in (folder / "initial", folder / "checkpoints"):
+        for one in kept.iterdir():
+            one.rename(kept / f"{checkpoints._TEMPORARY}{one.name}")
+    fit(module(), InfoNCE(), batches(), out=folder, resume=True, restart=True)
+    initial = checkpoints.latest_good(folder / "initial").checkpoint
+    assert initial is not None and initial.arrays
+    before = {path.name for path in (folder / "initial").iterdir()}
+    fit(module(1), InfoNCE(), batches(), epochs=2, out=folder, resume=True)
+    assert {path.name for path in (folder / "initial").iterdir()} == before
+
+
 def test_a_scheduler_of_torch_resumes(tmp_path):
     def trained(out, **more):
         net = module()

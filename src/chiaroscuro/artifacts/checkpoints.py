@@ -33,7 +33,7 @@ from chiaroscuro.artifacts.bounded import fits, open_regular
 from chiaroscuro.artifacts.files import make_folder, newer, sync, sync_folder, writing
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "Latest", "latest_good", "load", "save"]
+__all__ = ["CHECKPOINT_FORMAT", "Checkpoint", "Latest", "any_saved", "latest_good", "load", "save"]
 
 CHECKPOINT_FORMAT = 1
 
@@ -177,6 +177,11 @@ def load(path: str | os.PathLike) -> Checkpoint:
         raise _bad(path, f"its state is a {type(state).__name__}, not an object")
     # copies: safetensors gives views of read-only bytes
     return Checkpoint(step, {name: array.copy() for name, array in arrays.items()}, state)
+
+
+def any_saved(folder: str | os.PathLike) -> bool:
+    """Tell whether a folder holds a checkpoint whose saving ended, good or damaged since."""
+    return bool(_all(Path(folder)))
 
 
 def latest_good(folder: str | os.PathLike) -> Latest:

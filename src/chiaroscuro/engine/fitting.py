@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from chiaroscuro.artifacts import Run, one_writer
+from chiaroscuro.artifacts import Run, checkpoints, one_writer
 from chiaroscuro.artifacts.files import make_folder, writing
 from chiaroscuro.artifacts.run import require_free
 from chiaroscuro.data import Dataset
@@ -834,8 +834,11 @@ def _objects(plan: _Plan, state: State) -> Ingredients:
 
 
 def remember(run: Run, networks: Networks, known: Mapping[str, Any]) -> None:
-    """Write what a run needs to know of objects: how they look, and the weights they began with."""
-    if not (run.folder / INITIAL).is_dir():
+    """Write what a run needs to know of objects: how they look, and the weights they began with.
+
+    What a save that was killed left of the weights does not count.
+    """
+    if not checkpoints.any_saved(run.folder / INITIAL):
         run.write_objects(known)
         save_initial(run, networks)
 
