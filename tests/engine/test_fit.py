@@ -343,7 +343,8 @@ def test_initial_weights_are_kept_after_a_save_that_was_killed(tmp_path):
             one.rename(kept / f"{checkpoints._TEMPORARY}{one.name}")
     fit(module(), InfoNCE(), batches(), out=folder, resume=True, restart=True)
     initial = checkpoints.latest_good(folder / "initial").checkpoint
-    assert initial is not None and initial.arrays
+    assert initial is not None
+    assert initial.arrays
     before = {path.name for path in (folder / "initial").iterdir()}
     fit(module(1), InfoNCE(), batches(), epochs=2, out=folder, resume=True)
     assert {path.name for path in (folder / "initial").iterdir()} == before
