@@ -357,6 +357,15 @@ def test_hostile_zips_are_refused_whole(tmp_path, name):
     assert [p.name for p in tmp_path.iterdir()] == ["x.zip"]
 
 
+def test_a_zip_with_a_member_without_a_name_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as zipped:
+        zipped.writestr("top/fine", "fine")
+        zipped.writestr(zipfile.ZipInfo(""), "nameless")
+    with pytest.raises(InputError, match="leads out of the folder"):
+        unpack(tmp_path / "x.zip", tmp_path / "top")
+    assert [p.name for p in tmp_path.iterdir()] == ["x.zip"]
+
+
 def test_a_link_in_a_zip_is_refused(tmp_path):
     info = zipfile.ZipInfo("top/link")
     info.external_attr = 0o120777 << 16

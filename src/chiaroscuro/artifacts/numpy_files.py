@@ -49,7 +49,7 @@ def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
     with open_regular(path) as opened:
         try:
             with zipfile.ZipFile(opened) as archive:
-                members = [m for m in archive.infolist() if not m.is_dir()]
+                members = [m for m in archive.infolist() if not m.filename.endswith("/")]
                 all_listed(path.name, opened, archive)
                 _unique(path.name, [m.filename for m in members])
                 fits(f"`{path.name}`", sum(m.file_size for m in members if not _maps(m)))

@@ -481,7 +481,7 @@ def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
             zipped = _tried(archive, lambda: zipfile.ZipFile(opened))
             _tried(archive, lambda: all_listed(archive.name, opened, zipped))
             for info in zipped.infolist():
-                if info.is_dir():
+                if info.filename.endswith("/"):  # `is_dir` fails on a name that is empty
                     _safe(archive, info.filename)
                     continue
                 mode = info.external_attr >> 16
