@@ -177,8 +177,11 @@ def kills(folder: Path, count: int) -> dict[str, Any]:
             late += 1
             continue
         left = checkpoints.latest_good(out / "checkpoints").checkpoint if out.is_dir() else None
-        begun = checkpoints.any_saved(out / "initial")
-        # before its weights were kept there is nothing to go on with: it begins as it began
+        # before there is something to go on with it begins as it began: `train` goes on from the
+        # initial weights too, `fit` from checkpoints alone
+        begun = left is not None or (
+            kind.startswith("train") and checkpoints.any_saved(out / "initial")
+        )
         status = ended(started(kind, out, seed=case + 1 if begun else 0))
         apart = ["it did not end"] if status else different(wholes[kind], final(out))
         step = None if left is None else left.step

@@ -1,5 +1,7 @@
 """The loop as a function of objects: any module, loss, batches and optimiser."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -335,19 +337,24 @@ def test_our_batches_resume_to_the_bit(tmp_path):
     same(weights(whole.networks), weights(resumed.networks))
 
 
-def test_initial_weights_are_kept_after_a_save_that_was_killed(tmp_path):
+def test_initial_weights_are_those_that_training_began_with(tmp_path):
     folder = tmp_path / "run"
     fit(module(), InfoNCE(), batches(), out=folder)
+    first = checkpoints.latest_good(folder / "initial").checkpoint
     for kept in (folder / "initial", folder / "checkpoints"):
-        for one in kept.iterdir():
+        for one in kept.iterdir():  # as a killed save leaves it
             one.rename(kept / f"{checkpoints._TEMPORARY}{one.name}")
     fit(module(), InfoNCE(), batches(), out=folder, resume=True, restart=True)
-    initial = checkpoints.latest_good(folder / "initial").checkpoint
-    assert initial is not None
-    assert initial.arrays
+    again = checkpoints.latest_good(folder / "initial").checkpoint
+    assert again.arrays.keys() == first.arrays.keys()
+    assert all(np.array_equal(again.arrays[name], first.arrays[name]) for name in first.arrays)
     before = {path.name for path in (folder / "initial").iterdir()}
-    fit(module(1), InfoNCE(), batches(), epochs=2, out=folder, resume=True)
+    fit(module(1), InfoNCE(), batches(), epochs=2, out=folder, resume=True)  # goes on
     assert {path.name for path in (folder / "initial").iterdir()} == before
+    shutil.rmtree(folder / "checkpoints")
+    fit(module(1), InfoNCE(), batches(), out=folder, resume=True, restart=True)  # begins anew
+    other = checkpoints.latest_good(folder / "initial").checkpoint
+    assert any(not np.array_equal(other.arrays[name], first.arrays[name]) for name in first.arrays)
 
 
 def test_a_scheduler_of_torch_resumes(tmp_path):

@@ -801,7 +801,7 @@ def _opened(
     if resume:
         _require_same_texts(run, settings)
         origin.notes.extend(require_same(str(run.folder), run.objects(), known))
-    return run, lambda: remember(run, whole, known)
+    return run, lambda: remember(run, whole, known, anew=state.step == 0)
 
 
 def _require_same_texts(run: Run, settings: Settings) -> None:
@@ -833,12 +833,13 @@ def _objects(plan: _Plan, state: State) -> Ingredients:
     )
 
 
-def remember(run: Run, networks: Networks, known: Mapping[str, Any]) -> None:
+def remember(run: Run, networks: Networks, known: Mapping[str, Any], *, anew: bool = False) -> None:
     """Write what a run needs to know of objects: how they look, and the weights they began with.
 
-    What a save that was killed left of the weights does not count.
+    Weights that are there stay, unless training begins `anew` with those that are given. What a
+    save that was killed left of the weights does not count.
     """
-    if not checkpoints.any_saved(run.folder / INITIAL):
+    if anew or not checkpoints.any_saved(run.folder / INITIAL):
         run.write_objects(known)
         save_initial(run, networks)
 
