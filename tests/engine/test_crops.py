@@ -328,8 +328,7 @@ PLANTED = {
     ),
     "one direction of two": (step, "_against_target", "spreads[0].loss + ", "", "own"),
     "one view in the queue": (
-        step, "_against_target", "_second(spreads, keys)", "_second(spreads[:1], keys[:1])",
-        "queue",
+        step, "_against_target", "for spread in spreads", "for spread in spreads[:1]", "queue",
     ),
     "the oldest keys kept": (step, "_enqueue", "keys[-size:]", "keys[:size]", "short queue"),
     "the queue begins anew": (step, "_enqueue", "state.oldest + len(keys)", "len(keys)", "queue"),

@@ -144,10 +144,8 @@ def test_the_centre_of_dino_moves_once_a_step():
 
 
 PLANTED = {
-    "the student's rows": ("_adapt", "torch.cat(_second(spreads, z2))", "torch.cat(first)"),
-    "one crop of two": (
-        "_of_crops", "kept[::-1], z[:2], targets[1::-1]", "kept[:1], z[:1], targets[1:]",
-    ),
+    "the student's rows": ("_adapt", "_rows(spread.z2)", "_rows(spread.z1)"),
+    "one crop of two": ("_of_crops", "_adapt(state, kept)", "_adapt(state, kept[:1])"),
     "never": ("_adapt", "if adapts(state.objective):", "if False:"),
 }  # fmt: skip
 

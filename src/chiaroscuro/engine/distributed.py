@@ -213,7 +213,7 @@ def spread_losses(
     z: Sequence[Tensor],
     pairs: Sequence[Pair],
     labels: Tensor | None = None,
-    queue: Tensor | int | None = None,
+    queue: Tensor | Sequence[int] | None = None,
     wanted: Sequence[int] = (),
     gradients: str = "averaged",
     group: Group = None,
@@ -230,7 +230,7 @@ def spread_losses(
         objective, labels, gradients, group: as for `distributed_loss`.
         z: this rank's rows of each view, all of one shape.
         pairs: views of which there is a loss, by their numbers; (i, None) for an objective of one.
-        queue: as for `distributed_loss`; or the number of the view whose rows on all ranks are
+        queue: as for `distributed_loss`; or the numbers of the views whose rows on all ranks are
             extra candidates that learn.
         wanted: views whose rows of all ranks are returned even where the objective needs only its
             own.
@@ -246,7 +246,7 @@ def _spread(
     z: Sequence[Tensor],
     pairs: Sequence[Pair],
     labels: Tensor | None,
-    queue: Tensor | int | None,
+    queue: Tensor | Sequence[int] | None,
     wanted: Sequence[int],
     gradients: str,
     whole: bool,
@@ -254,9 +254,10 @@ def _spread(
 ) -> list[Spread]:
     """As `spread_losses`; with `whole` the values are the losses, by one more message each."""
     ranks, me = world_size(group), rank(group)
-    fixed = None if isinstance(queue, int) else queue
+    fixed = queue if queue is None or isinstance(queue, Tensor) else None
+    learning = [] if queue is None or isinstance(queue, Tensor) else list(queue)
     if ranks == 1:
-        more = z[queue] if isinstance(queue, int) else queue
+        more = torch.cat([z[k] for k in learning]) if learning else fixed
         found = []
         for i, j in pairs:
             z2 = None if j is None else z[j]
@@ -289,7 +290,7 @@ def _spread(
     else:
         z = _joined(z, pairs, headers)
         w, known = _gathered_views(objective, z, seen, counts, group)
-        more = w[queue] if isinstance(queue, int) else fixed
+        more = torch.cat([w[k] for k in learning]) if learning else fixed
         batches = [(w[i], None if j is None else w[j], everyone, more) for i, j in pairs]
         shares = _attempt(
             lambda: [_share(objective, batch, counts, me, known) for batch in batches]

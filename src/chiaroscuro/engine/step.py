@@ -152,8 +152,9 @@ def _of_triples(state: State, z: Sequence[Tensor], y: Tensor | None) -> Tensor:
             f"received `{type(state.objective).__name__}`."
         ),
     )
-    negatives = 2
-    (spread,) = _losses(state, z, [(0, 1)], y, negatives)
+    negatives = z[2].split(len(z[0]))  # as many views as an anchor has negatives
+    views = range(2, 2 + len(negatives))
+    (spread,) = _losses(state, [*z[:2], *negatives], [(0, 1)], y, views)
     _adapt(state, [spread])
     return spread.loss
 
@@ -188,7 +189,7 @@ def _losses(
     z: Sequence[Tensor],
     pairs: Sequence[tuple[int, int]],
     y: Tensor | None,
-    queue: Tensor | int | None = None,
+    queue: Tensor | Sequence[int] | None = None,
 ) -> list[Spread]:
     """Return the losses of pairs of views, over all ranks' rows. Samples are finite, so embeddings
     that are not have diverged.
