@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import socket
+import struct
 import tarfile
 import threading
 import urllib.request
@@ -16,6 +17,7 @@ import pytest
 from chiaroscuro.data import OFFICIAL, download, get, read_cifar
 from chiaroscuro.data.download import Official, Remote, unpack
 from chiaroscuro.errors import ChiaroError, InputError
+from chiaroscuro.models.foreign import load_foreign
 
 
 class Server:
@@ -364,6 +366,18 @@ def test_a_zip_with_a_member_without_a_name_is_refused(tmp_path):
     with pytest.raises(InputError, match="leads out of the folder"):
         unpack(tmp_path / "x.zip", tmp_path / "top")
     assert [p.name for p in tmp_path.iterdir()] == ["x.zip"]
+
+
+def test_a_zip_of_several_disks_is_refused(tmp_path):
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as zipped:
+        zipped.writestr("top/fine", "fine")
+    whole, locator = path.read_bytes(), struct.pack("<4sLQL", b"PK\x06\x07", 0, 0, 2)
+    path.write_bytes(whole[:-22] + locator + whole[-22:])
+    with pytest.raises(InputError, match=r"damaged archive: .* multiple disks"):
+        unpack(path, tmp_path / "top")
+    with pytest.raises(ChiaroError, match=r"cannot be read as weights: .* multiple disks"):
+        load_foreign(path)
 
 
 def test_a_link_in_a_zip_is_refused(tmp_path):

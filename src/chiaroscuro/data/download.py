@@ -476,7 +476,7 @@ def _chunks(archive: Path, file: IO[bytes]) -> Iterator[bytes]:
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """Yield the regular files by name; what is neither a file nor a folder refuses the archive."""
-    if zipfile.is_zipfile(archive):
+    if _tried(archive, lambda: zipfile.is_zipfile(archive)):
         with archive.open("rb") as opened:
             zipped = _tried(archive, lambda: zipfile.ZipFile(opened))
             _tried(archive, lambda: all_listed(archive.name, opened, zipped))

@@ -73,16 +73,16 @@ def _declared(path: Path) -> int:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         fits(f"`{path}`", size)
-        if zipfile.is_zipfile(file):
-            try:
+        try:
+            if zipfile.is_zipfile(file):
                 with zipfile.ZipFile(file) as archive:
                     fits(f"`{path}`, unpacked,", sum(m.file_size for m in archive.infolist()))
-            except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
-                if isinstance(error, InputError):
-                    raise
-                raise ChiaroError(
-                    f"`{path.name}` ({size:,} bytes) cannot be read as weights: {_line(error)}"
-                ) from None
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
+            if isinstance(error, InputError):
+                raise
+            raise ChiaroError(
+                f"`{path.name}` ({size:,} bytes) cannot be read as weights: {_line(error)}"
+            ) from None
     return size
 
 
