@@ -84,7 +84,7 @@ def meaning(key: str) -> str:
 
     Example:
         >>> meaning("knn_20"), meaning("few_shot_1")
-        ('accuracy of 20 nearest neighbours', 'accuracy from 1 labelled row of each class')
+        ('accuracy of 20 nearest neighbours', 'accuracy from 1 labelled row per class')
     """
     if key in _LINEAR:
         return _LINEAR[key]
@@ -92,7 +92,7 @@ def meaning(key: str) -> str:
     plural = "s" if count != "1" else ""
     return {
         "knn": f"accuracy of {count} nearest neighbour{plural}",
-        "few_shot": f"accuracy from {count} labelled row{plural} of each class",
+        "few_shot": f"accuracy from {count} labelled row{plural} per class",
         "recall": f"the label is among those of the {count} nearest",
     }.get(name, "")
 
