@@ -13,7 +13,15 @@ from typing import IO, BinaryIO
 
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["fits", "memory_limit", "open_regular", "read_bounded", "read_regular", "read_unzipped"]
+__all__ = [
+    "decode_table",
+    "fits",
+    "memory_limit",
+    "open_regular",
+    "read_bounded",
+    "read_regular",
+    "read_unzipped",
+]
 
 VARIABLE = "CHIARO_MEMORY"
 SHARE = 0.5
@@ -119,6 +127,23 @@ def read_regular(path: str | os.PathLike, most: int | None = None) -> bytes:
             return file.read(size)
         except OSError as error:
             raise ChiaroError(f"`{path}` cannot be read: {error.strerror or error}.") from error
+
+
+def decode_table(block: bytes, name: str) -> str:
+    """Return the text of a table in UTF-8, with or without a byte order mark.
+
+    Example:
+        >>> decode_table("\ufeffa,b".encode(), "x.csv")
+        'a,b'
+        >>> decode_table(b"a,b\n\xff,1", "x.csv")
+        Traceback (most recent call last):
+        chiaroscuro.errors.InputError: `x.csv` needs UTF-8; line 2 has another code.
+    """
+    try:
+        return block.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = block.count(b"\n", 0, error.start) + 1
+        raise InputError(f"`{name}` needs UTF-8; line {line} has another code.") from None
 
 
 def read_unzipped(path: str | os.PathLike) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError
 
-from chiaroscuro.artifacts.bounded import fits, open_regular, read_regular
+from chiaroscuro.artifacts.bounded import decode_table, fits, open_regular, read_regular
 from chiaroscuro.artifacts.footers import column_sizes
 from chiaroscuro.artifacts.numpy_files import read_npy, read_npz
 from chiaroscuro.artifacts.pieces import Pieces
@@ -125,12 +125,7 @@ def _csv(path: Path) -> dict[str, Any]:
     """Return a table as text: a header if its first line has a word, columns of numbers and of
     words.
     """
-    block = read_regular(path)
-    try:
-        text = block.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = block.count(b"\n", 0, error.start) + 1
-        raise InputError(f"`{path.name}` needs UTF-8; line {line} has another code.") from None
+    text = decode_table(read_regular(path), path.name)
     first = text[: text.find("\n")] if "\n" in text else text
     comma = max("\t,; ", key=first.count)
     cells = csv.reader(io.StringIO(text, newline=""), delimiter=comma, strict=True)

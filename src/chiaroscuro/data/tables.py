@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chiaroscuro.artifacts.bounded import fits, memory_limit, read_unzipped
+from chiaroscuro.artifacts.bounded import decode_table, fits, memory_limit, read_unzipped
 from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.data.cells import (
     MISSING,
@@ -307,12 +307,7 @@ def from_frame(
 
 
 def _csv_columns(path: Path, header: bool) -> tuple[dict[str, Values], list[int]]:
-    block = read_unzipped(path)
-    try:
-        content = block.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = block.count(b"\n", 0, error.start) + 1
-        raise InputError(f"`{path}` needs UTF-8; line {line} has another code.") from None
+    content = decode_table(read_unzipped(path), str(path))
     first = content.partition("\n")[0]
     tabs = path.name.lower().removesuffix(".gz").endswith(".tsv")
     marks = {mark: first.count(mark) for mark in ("\t", ";", ",")}
