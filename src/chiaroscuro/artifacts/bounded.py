@@ -133,9 +133,9 @@ def decode_table(block: bytes, name: str) -> str:
     """Return the text of a table in UTF-8, with or without a byte order mark.
 
     Example:
-        >>> decode_table("\ufeffa,b".encode(), "x.csv")
+        >>> decode_table(b"a,b", "x.csv")
         'a,b'
-        >>> decode_table(b"a,b\n\xff,1", "x.csv")
+        >>> decode_table(bytes([97, 10, 255]), "x.csv")
         Traceback (most recent call last):
         chiaroscuro.errors.InputError: `x.csv` needs UTF-8; line 2 has another code.
     """
