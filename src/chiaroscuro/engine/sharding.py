@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
@@ -103,17 +104,34 @@ def sharded(networks: Networks, device: torch.device) -> Networks:
         fully_shard(block, mesh=mesh)
     fully_shard(cut, mesh=mesh)
     cut.to_empty(device=device)
-    whole: dict[str, Any] = dict(networks.state_dict()) if is_first() else {}
-    sent = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    with _quietly():
-        set_model_state_dict(cut, whole, options=sent)
-    if is_first():  # those that no checkpoint holds are sent as well
+    _send_parts(networks, cut, device)
+    if is_first():
         for part, buffer in zip(cut.buffers(), networks.buffers(), strict=True):
             part.copy_(buffer)
     else:
         networks.to("meta")
     share_buffers(cut)
     return cut
+
+
+@torch.no_grad()
+def _send_parts(networks: Networks, cut: Networks, device: torch.device) -> None:
+    """Send every parameter of the first rank to all, of which each keeps its part.
+
+    All go through one buffer, as large as the largest of them: a backend may hold what it has sent
+    for a while longer, which would add up.
+    """
+    pairs = list(zip(networks.parameters(), cut.parameters(), strict=True))
+    sizes = [p.numel() * p.element_size() for p, _ in pairs]
+    buffer = torch.empty(max(sizes, default=0), dtype=torch.uint8, device=device)
+    for (whole, kept), size in zip(pairs, sizes, strict=True):
+        sent = buffer[:size].view(whole.dtype).view(whole.shape)
+        if is_first():
+            sent.copy_(whole)
+        dist.broadcast(sent, 0)
+        parts = sent.chunk(world_size())
+        if rank() < len(parts):  # of two rows, a third rank has none
+            kept.to_local().copy_(parts[rank()])  # type: ignore[attr-defined]
 
 
 def _without_numbers(networks: Networks) -> Networks:
