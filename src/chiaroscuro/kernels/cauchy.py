@@ -54,3 +54,7 @@ class Cauchy(Leaf):
 
     def slope(self, x: Tensor) -> Tensor:
         return (1 + x).reciprocal_().neg_()
+
+    def k_and_slope(self, x: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
+        k = x.add_(1).reciprocal_()
+        return k, torch.neg(k, out=spare)

@@ -228,6 +228,10 @@ class Leaf(Kernel):
             x = x.detach().requires_grad_()
             return torch.autograd.grad(self.profile(x).sum(), x)[0]
 
+    def k_and_slope(self, x: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
+        """`k(x)` and `slope(x)`; an override may leave them in the memory of x and of `spare`."""
+        return self.k(x), self.slope(x)
+
     def base(self, z: Tensor) -> Tensor:
         """The features before any per-dimension scale: the embedding itself, unless overridden."""
         return z

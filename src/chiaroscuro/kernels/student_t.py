@@ -11,6 +11,9 @@ from chiaroscuro.kernels.temperature import Tau
 
 __all__ = ["StudentT"]
 
+_FAST = (2, 3, 4, 6)
+"""Twice the exponents for which torch has a fast power."""
+
 
 class StudentT(Leaf):
     """Density of Student's t with nu degrees of freedom, up to its constant [maaten2009ptsne].
@@ -51,10 +54,19 @@ class StudentT(Leaf):
 
     def k(self, x: Tensor) -> Tensor:
         twice = self.nu + 1
-        if twice not in (2, 3, 4, 6):  # torch has no fast power for the others
+        if twice not in _FAST:
             return self.profile(x).exp_()
         u = (x / self.nu).add_(1)
         return u.rsqrt_().pow_(3) if twice == 3 else u.reciprocal_().pow_(twice / 2)
 
     def slope(self, x: Tensor) -> Tensor:
         return (x + self.nu).reciprocal_().mul_(-(self.nu + 1) / 2)
+
+    def k_and_slope(self, x: Tensor, spare: Tensor) -> tuple[Tensor, Tensor]:
+        twice = self.nu + 1
+        if twice not in _FAST:
+            return self.k(x), self.slope(x)
+        u = x.div_(self.nu).add_(1)
+        slope = torch.reciprocal(u, out=spare)
+        k = u.rsqrt_().pow_(3) if twice == 3 else torch.pow(slope, twice / 2, out=x)
+        return k, slope.mul_(-twice / (2 * self.nu))

@@ -145,9 +145,7 @@ class _Matrix:
     def _sums_of_one(self, x: Tensor) -> Tensor:
         term = self.terms[0]
         if term.own:
-            k = term.part.leaf.k(x)
-            self.slope = term.part.leaf.slope(x)
-            scratch.give_back(x)
+            k, self.slope = term.leaf.k_and_slope(x, self._buffer())
         else:
             k = self._log_of_one(x, term)
             if not self.bounded:
@@ -182,8 +180,8 @@ class _Matrix:
         for term in self.terms:
             c, slope, share = term.coefficient, None, term.coefficient
             if term.own:
-                y = x * c
-                k, slope = term.part.leaf.k(y), term.part.leaf.slope(y)
+                y = torch.mul(x, c, out=self._buffer())
+                k, slope = term.leaf.k_and_slope(y, self._buffer())
             elif term.gamma == 2:
                 k = torch.mul(x, c, out=self._buffer()).exp_()
             elif term.gamma == 1:
@@ -316,7 +314,7 @@ class _Dense(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             # log k is homogeneous in the rows: Euler's theorem gives the slope along the rate.
             term = matrix.terms[0]
-            slope = (matrix.a * gradient).sum() / (term.part.leaf.degree * term.rate)
+            slope = (matrix.a * gradient).sum() / (term.leaf.degree * term.rate)
         if matrix.scale is not None:
             gradient *= matrix.scale
         return gradient, slope, None, None

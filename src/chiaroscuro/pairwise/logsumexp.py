@@ -168,7 +168,7 @@ class _Group:
 
     def slope(self, term: Term) -> float:
         """The constant in d log k / d t as `push` expects it: twice that for squared distances."""
-        return term.coefficient * (term.gamma if term.part.leaf.statistic == "squared" else 1.0)
+        return term.coefficient * (term.gamma if term.leaf.statistic == "squared" else 1.0)
 
 
 def _grouped(parts: list[Part], origins: list[_Origin], rates: Any) -> list[_Group]:
@@ -251,7 +251,7 @@ class _Visit:
             value = t if group.folded else self._buffer(f"k{term.index}", tile)
             if term.own:
                 torch.mul(t, term.rate, out=value)
-                leaf = term.part.leaf
+                leaf = term.leaf
                 value.copy_(leaf.k(value) if self.bounded else leaf.profile(value))
             elif term.gamma == 2:
                 if not group.folded:
@@ -367,7 +367,7 @@ class _Visit:
                 pull = self._pull(tile, term, value, share)
                 if term.own:
                     x = (t.square() if group.rooted else t) * term.rate
-                    slope = term.part.leaf.slope(x)
+                    slope = term.leaf.slope(x)
                     if isinstance(statistic, Power):  # equal points do not pull
                         slope = slope.masked_fill(x == 0, 0.0)
                     pull.mul_(slope)
@@ -399,7 +399,7 @@ class _Visit:
                 t, log_k = next(paired)
                 pull = g if len(self.terms) == 1 else g * (log_k - self.pair).exp()
                 if term.own:
-                    slope = term.part.leaf.slope(t * term.rate)
+                    slope = term.leaf.slope(t * term.rate)
                     pull = torch.where(t > 0, pull * slope, 0.0)
                 if len(group.terms) > 1:
                     turned[term.index] += float((pull * t.pow(term.gamma / 2)).sum())
@@ -442,7 +442,7 @@ class _Visit:
                 rates[first.index] = work / (first.part.leaf.degree * first.rate)
         for term in self.terms:
             if rates[term.index] is None and wanted[count + term.index]:
-                factor = 1.0 if term.own else term.part.leaf.factor
+                factor = 1.0 if term.own else term.leaf.factor
                 rates[term.index] = self.like.new_tensor(turned[term.index] * factor)
         return [*features, *rates]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from chiaroscuro.kernels.kernel import Part
+from chiaroscuro.kernels.kernel import Leaf, Part
 
 __all__ = ["FAINT", "OVERFLOW", "UNDERFLOW", "Term", "number_of", "safe"]
 
@@ -37,45 +38,50 @@ class Term:
     index: int
     rate: float
 
-    @property
+    @cached_property
+    def leaf(self) -> Leaf:
+        """The kernel of the part."""
+        return self.part.leaf
+
+    @cached_property
     def coefficient(self) -> float:
         """What multiplies the power of the statistic, or the statistic inside the formula."""
-        return self.rate if self.own else self.part.leaf.factor * self.rate
+        return self.rate if self.own else self.leaf.factor * self.rate
 
-    @property
+    @cached_property
     def own(self) -> bool:
         """Whether log k is a formula of its own."""
-        return self.part.leaf.own
+        return self.leaf.own
 
-    @property
+    @cached_property
     def gamma(self) -> float:
         """log k is a power gamma of the distance; 2 where it is linear or a formula of t."""
-        return 2.0 if self.own else 2 * self.part.leaf.exponent
+        return 2.0 if self.own else 2 * self.leaf.exponent
 
     def depth(self, largest: float, like: Tensor) -> float:
         """How far below 0 log k can be, where the statistic is at most `largest`."""
         if not self.own:
             return abs(self.coefficient) * largest ** (self.gamma / 2)
-        if not self.part.leaf.decreasing:
+        if not self.leaf.decreasing:
             return math.inf
-        return -float(self.part.leaf.profile(like.new_tensor(largest * self.rate)))
+        return -float(self.leaf.profile(like.new_tensor(largest * self.rate)))
 
     def log(self, t: Tensor) -> Tensor:
         """log of weight times k, of a vector of statistics."""
         log_k = (t if self.gamma == 2 else t.pow(self.gamma / 2)) * self.coefficient
         if self.own:
-            log_k = self.part.leaf.profile(log_k)
+            log_k = self.leaf.profile(log_k)
         return log_k if self.part.weight == 1 else log_k + math.log(self.part.weight)
 
     def slope(self, t: Tensor) -> Tensor | float:
         """d log k / d t of a vector of statistics; 0 where a distance is 0, for it has none."""
         if self.own:
-            slope = self.part.leaf.slope(t * self.rate) * self.rate
+            slope = self.leaf.slope(t * self.rate) * self.rate
         elif self.gamma == 2:
             return self.coefficient
         else:
             slope = t.pow(self.gamma / 2 - 1) * (self.coefficient * self.gamma / 2)
-        return torch.where(t > 0, slope, 0.0) if self.part.leaf.statistic != "inner" else slope
+        return torch.where(t > 0, slope, 0.0) if self.leaf.statistic != "inner" else slope
 
 
 def safe(terms: Iterable[tuple[Term, float]], like: Tensor) -> bool:
@@ -92,7 +98,7 @@ def safe(terms: Iterable[tuple[Term, float]], like: Tensor) -> bool:
     depths = []
     for term, largest in given:
         depth = term.depth(largest, like)
-        if (term.part.leaf.statistic == "inner" or term.own) and not depth <= OVERFLOW:
+        if (term.leaf.statistic == "inner" or term.own) and not depth <= OVERFLOW:
             return False
         depths.append(depth + math.log(heaviest / term.part.weight))
     return min(depths) <= UNDERFLOW
