@@ -115,12 +115,12 @@ class Debiased(Objective):
             sums = math.log(m) + sums[1] - sums[0]
         rate = self.kernel.rate_and_scale(batch.z1)[0]
         floor = math.log(m) - rate
-        above = sums - pairs - math.log(m) - (math.log(self.prior) if self.prior else -math.inf)
-        some = above > 0
-        kept = torch.log(-torch.expm1(-torch.where(some, above, 1.0)))
-        estimate = sums + kept - math.log1p(-self.prior)
-        bound = torch.zeros_like(sums) + floor
-        log_g = torch.where(some, torch.maximum(estimate, bound), bound)
+        if not self.prior:
+            return pairs, torch.logaddexp(pairs.expand_as(sums), sums)
+        above = sums - (pairs + math.log(m * self.prior))
+        left = torch.log(-torch.expm1(-above.clamp(min=torch.finfo(sums.dtype).tiny)))
+        estimate = (sums + left - math.log1p(-self.prior)).masked_fill(above <= 0, -math.inf)
+        log_g = _at_least(estimate, floor)
         return pairs, torch.logaddexp(pairs.expand_as(log_g), log_g)
 
     def _sums(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -143,6 +143,10 @@ class Debiased(Objective):
     def _raised(self, q: float) -> Cosine:
         tau = self.kernel.tau
         return Cosine(_Divided(tau, q) if isinstance(tau, Temperature) else tau / q)  # type: ignore[operator]
+
+
+def _at_least(x: Tensor, bound: float | Tensor) -> Tensor:
+    return torch.maximum(x, bound) if isinstance(bound, Tensor) else x.clamp(min=bound)
 
 
 class _Divided(Temperature):
