@@ -26,6 +26,7 @@ from chiaroscuro.diagnostics import (
     uniformity,
     zero_shot_accuracy,
 )
+from chiaroscuro.diagnostics.assembly.folds import RidgeFolds
 from chiaroscuro.errors import InputError
 from chiaroscuro.measures import knn_accuracies
 
@@ -209,6 +210,34 @@ def test_ridge_with_more_features_than_rows_is_the_same_formula():
     X, X_test = standardised(train, test)
     theirs = linear_model.RidgeClassifier(alpha=1.0).fit(X, train.labels)
     assert ridge_probe(train, test) == pytest.approx(theirs.score(X_test, test.labels))
+
+
+@pytest.mark.parametrize("shape", [(300, 8), (300, 60), (60, 80)])
+@pytest.mark.parametrize("folds", [1, 5])
+def test_ridge_over_folds_is_one_probe_for_each(shape, folds):
+    """A dimension that only one part moves, a large offset, and a class that only one part has."""
+    draw = np.random.default_rng(0)
+    n, d = shape
+    part = draw.permutation(n) % (5 if folds > 1 else 3)
+    parts = [part == k for k in range(folds)]
+    y = draw.integers(0, 4, n)
+    y[parts[0]] = np.where(draw.random(int(parts[0].sum())) < 0.2, 4, y[parts[0]])
+    x = draw.normal(size=(n, d)) + np.eye(5, d)[y] * 1.5 + 1e4
+    x[:, 2] = np.where(parts[0], draw.normal(size=n), 7.0)
+    x[:, 3] = 1e-5
+    probe = RidgeFolds(x, parts)
+    for labels in (y, draw.permutation(y)):
+        right = [
+            ridge_probe(Labelled(x[~mask], labels[~mask]), Labelled(x[mask], labels[mask]))
+            * mask.sum()
+            for mask in parts
+        ]
+        want = sum(right) / sum(mask.sum() for mask in parts)
+        assert probe.accuracy(labels) == pytest.approx(want, abs=1e-12)
+    one = np.zeros(n, dtype=int)
+    one[parts[0]] = draw.integers(0, 2, int(parts[0].sum()))
+    if folds == 1:  # trained on one class only
+        assert probe.accuracy(one) == (one[parts[0]] == 0).mean()
 
 
 @pytest.mark.parametrize("probe", [ridge_probe, logistic_probe, sgd_probe])

@@ -18,6 +18,7 @@ from chiaroscuro.diagnostics import (
     spectrum,
 )
 from chiaroscuro.errors import InputError
+from chiaroscuro.measures.moments import moments
 
 
 def power_law(n, d, a, seed=0):
@@ -45,6 +46,46 @@ def test_small_values_survive_a_tall_matrix():
     """A Gram matrix would lose all below 1e-8 of the largest."""
     h = power_law(2000, 6, 10.0)  # down to 1.7e-8
     assert singular_values(h) == pytest.approx(np.arange(1, 7.0) ** -10, rel=1e-6)
+
+
+@pytest.mark.parametrize("last", [1e-2, 1e-4, 1e-8, 1e-12])
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_values_of_a_tall_matrix_are_exact_to_rounding_however_they_fall(last, offset):
+    """Against numpy's decomposition of the whole matrix, from the even to the steepest."""
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(3000, 40))
+    u = np.linalg.qr(u - u.mean(0))[0]
+    h = u * np.geomspace(1, last, 40) @ np.linalg.qr(rng.normal(size=(40, 40)))[0] + offset
+    for centred in (True, False):
+        s = np.linalg.svd(h - h.mean(0) if centred else h, compute_uv=False)
+        rounding = 4 * 2.2e-16 * np.linalg.norm(h)
+        found = singular_values(h, centred)
+        np.testing.assert_allclose(
+            found[s > 2 * rounding], s[s > 2 * rounding], rtol=1e-8, atol=rounding
+        )
+    known = moments(h)
+    np.testing.assert_array_equal(spectrum(h, known).values, spectrum(h).values)
+
+
+def test_dependent_and_constant_dimensions_have_no_value():
+    rng = np.random.default_rng(0)
+    h = rng.normal(size=(5000, 20)) @ rng.normal(size=(20, 60)) + 3
+    h = np.hstack([h, np.full((5000, 4), 7.0)])
+    found = spectrum(h)
+    assert np.count_nonzero(found.values) == found.numerical_rank == 20
+    want = np.linalg.svd(h - h.mean(0), compute_uv=False)[:20]
+    np.testing.assert_allclose(found.values[:20], want, rtol=1e-9)
+
+
+def test_float32_rows_have_the_values_of_their_float64_copy():
+    h = np.random.default_rng(0).normal(size=(900, 7)).astype(np.float32) * 1e-3 + 50
+    np.testing.assert_allclose(singular_values(h), singular_values(h.astype(float)), rtol=1e-12)
+    want = np.abs(h.astype(float)).max(0)
+    seen = moments(h)
+    np.testing.assert_array_equal(seen.largest, want)
+    x = h.astype(float) - h.astype(float).mean(0)
+    np.testing.assert_allclose(seen.scatter, x.T @ x, rtol=1e-9, atol=1e-12)
+    assert seen.squares == pytest.approx((h.astype(float) ** 2).sum(), rel=1e-12)
 
 
 def test_the_record_is_its_functions():

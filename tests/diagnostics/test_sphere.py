@@ -60,6 +60,17 @@ def test_uniformity_of_a_sample_is_seeded_and_near():
         uniformity(h, rows=1)
 
 
+@pytest.mark.parametrize("cone", [0.0, 1.0, 100.0])
+def test_uniformity_of_many_rows_is_the_float64_formula(cone):
+    """Above 2,048 rows products are in float32, also of rows that all point nearly one way."""
+    h = np.random.default_rng(0).normal(size=(2500, 12)) + cone
+    u = h / np.linalg.norm(h, axis=1, keepdims=True)
+    squares = sum((u[:, None, k] - u[None, :, k]) ** 2 for k in range(12))
+    want = np.log(np.exp(-2 * squares)[~np.eye(2500, dtype=bool)].mean())
+    assert uniformity(h, rows=None) == pytest.approx(want, abs=1e-7)
+    assert uniformity(np.ones((2500, 3)), rows=None) == 0
+
+
 # ---- norms ----
 
 

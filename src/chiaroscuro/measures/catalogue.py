@@ -124,7 +124,7 @@ _MEASURES = (
         better="lower",
         protocol=_PAIRS,
         formula="log mean_{i != j} exp(-2 |u_i - u_j|^2)",
-        of=lambda space: uniformity(space.x[space.some], rows=None),
+        of=lambda space: uniformity(space.few, rows=None),
         collapsed=0,
         ideal=math.log((10 * math.exp(-4) + math.exp(-8)) / 11),
         cite="wang2020alignuniform",

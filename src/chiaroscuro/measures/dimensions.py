@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.errors import number
+from chiaroscuro.measures.moments import Moments, moments
 from chiaroscuro.measures.record import Record
-from chiaroscuro.measures.rows import rows_of
+from chiaroscuro.measures.rows import matrix_of
 
 __all__ = ["Dimensions", "dimensions"]
 
@@ -31,7 +32,9 @@ class Dimensions(Record):
     d: int
 
 
-def dimensions(h: Any, dead: float = 1e-3, duplicate: float = 0.999) -> Dimensions:
+def dimensions(
+    h: Any, dead: float = 1e-3, duplicate: float = 0.999, known: Moments | None = None
+) -> Dimensions:
     """The spread of each dimension, the dead ones, and those that repeat another.
 
         spread_k = sd of h_k;   dead: spread_k <= 1e-3 * sqrt(mean_j spread_j^2)
@@ -48,6 +51,7 @@ def dimensions(h: Any, dead: float = 1e-3, duplicate: float = 0.999) -> Dimensio
         h: (n, d), n >= 2. With n = 2 all live dimensions correlate fully: read n beside it.
         dead: share of the root mean square spread, as `numerical_rank` has it.
         duplicate: absolute correlation above which two dimensions are one.
+        known: `moments(h)`, if they are there already.
 
     Numerics: float64; a spread below rounding of the numbers is 0. (d, d) correlations are held,
     and the listed pairs are at most the first 10,000.
@@ -59,17 +63,15 @@ def dimensions(h: Any, dead: float = 1e-3, duplicate: float = 0.999) -> Dimensio
     """
     low = number("dimensions", "dead", dead)
     high = number("dimensions", "duplicate", duplicate)
-    x = rows_of("dimensions(h)", h)
-    n, d = x.shape
-    size = np.abs(x).max(axis=0)
-    x = x - x.mean(axis=0)
-    spread = np.sqrt(np.einsum("ij,ij->j", x, x) / n)
-    spread = np.where(spread > 8 * np.finfo(np.float64).eps * size, spread, 0.0)
+    seen = moments(matrix_of("dimensions(h)", h)) if known is None else known
+    n, d = seen.n, len(seen.mean)
+    spread = np.sqrt(np.diag(seen.scatter) / n)
+    spread = np.where(spread > 8 * np.finfo(np.float64).eps * seen.largest, spread, 0.0)
     typical = float(np.sqrt((spread**2).mean()))
     gone = spread <= low * typical if typical else np.ones(d, dtype=bool)
     live = np.flatnonzero(~gone)
-    u = x[:, live] / spread[live]
-    twins = np.argwhere(np.triu(np.abs(u.T @ u / n) > high, 1))
+    correlation = seen.scatter[np.ix_(live, live)] / n / spread[live] / spread[live, None]
+    twins = np.argwhere(np.triu(np.abs(correlation) > high, 1))
     mean = float(spread.mean())
     return Dimensions(
         spread=spread,

@@ -9,12 +9,14 @@ import numpy as np
 
 from chiaroscuro.errors import number
 from chiaroscuro.measures.record import Record
-from chiaroscuro.measures.rows import rows_of, unit
+from chiaroscuro.measures.rows import matrix_of, pieces, spaced, unit
 
 __all__ = ["Duplicates", "near_duplicates"]
 
 DIRECTIONS = 12
 """Principal directions in which rows are sorted before they are compared."""
+SPREAD = 4096
+"""Rows, evenly spaced, of which the principal directions are taken."""
 AT_ONCE = 1 << 14
 TRIED = 200
 """Rows on which the cost of the search is tried."""
@@ -55,7 +57,7 @@ def near_duplicates(h: Any, distance: float = 0.01, budget: int = 1_000_000) -> 
         budget: comparisons to make before the search is cut short, which only happens in a dense
             heap without twins.
 
-    Numerics: float64, from differences. Cost about n log n where rows are spread.
+    Numerics: float64, from differences, in pieces. Cost about n log n where rows are spread.
 
     Example:
         >>> pairs = near_duplicates([[1.0, 0.0], [0.0, 1.0], [2.0, 0.001], [1.0, 1.0]])
@@ -65,16 +67,16 @@ def near_duplicates(h: Any, distance: float = 0.01, budget: int = 1_000_000) -> 
     from scipy.spatial import cKDTree
 
     r = number("near_duplicates", "distance", distance, above=True)
-    u = unit(rows_of("near_duplicates(h)", h))
-    n = len(u)
-    same = _groups(u.view(np.int64), np.arange(n))
+    x = matrix_of("near_duplicates(h)", h)
+    n = len(x)
+    bits, coordinates = _seen(x)
+    same = _groups(bits, np.arange(n))
     exact, twin = len(same[0]), np.full(n, -1)
-    _note(u, *same, r, twin)
-    coordinates = _principal(u)
+    _note(x, *same, r, twin)
     width = r / (2 * np.sqrt(coordinates.shape[1]))
     for shift in (0.0, 0.5):  # rows of one small cell are twins, nearly always
         cells = np.floor(coordinates / width + shift).astype(np.int64)
-        _note(u, *_groups(cells, coordinates[:, -1]), r, twin)
+        _note(x, *_groups(_sums(cells), coordinates[:, -1]), r, twin)
     left = np.flatnonzero(twin < 0)
     complete = True
     if len(left):
@@ -86,7 +88,7 @@ def near_duplicates(h: Any, distance: float = 0.01, budget: int = 1_000_000) -> 
         for some in np.array_split(left, 1 + int(each * len(left) / AT_ONCE)):
             balls = tree.query_ball_point(coordinates[some], near)
             i = np.repeat(some, [len(ball) for ball in balls])
-            _note(u, i, np.concatenate(balls).astype(np.int64), r, twin)
+            _note(x, i, np.concatenate(balls).astype(np.int64), r, twin)
     ids = np.flatnonzero(twin >= 0)
     return Duplicates(
         count=len(ids),
@@ -100,24 +102,29 @@ def near_duplicates(h: Any, distance: float = 0.01, budget: int = 1_000_000) -> 
     )
 
 
-def _principal(u: np.ndarray) -> np.ndarray:
-    """Coordinates of the rows in the directions in which they spread most."""
-    u = u - u.mean(axis=0)
-    if u.shape[1] <= DIRECTIONS:
-        return u
-    V = np.random.default_rng(0).normal(size=(u.shape[1], DIRECTIONS))
-    for _ in range(3):  # towards the principal directions; any orthonormal ones would do
-        V = np.linalg.qr(u.T @ (u @ V))[0]
-    return u @ V
+def _seen(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In one pass a sum of the bits of each unit row, and its first principal coordinates."""
+    some = unit(x[spaced(len(x), SPREAD)])
+    middle = some.mean(axis=0)
+    V = np.eye(x.shape[1])
+    if x.shape[1] > DIRECTIONS:  # those of some rows: any orthonormal ones would do
+        V = np.linalg.eigh((some - middle).T @ (some - middle))[1][:, -DIRECTIONS:]
+    bits, coordinates = np.empty(len(x), dtype=np.int64), np.empty((len(x), V.shape[1]))
+    for at, rows in pieces(x):
+        u = unit(rows)
+        bits[at] = _sums(u.view(np.int64))
+        coordinates[at] = (u - middle) @ V
+    return bits, coordinates
 
 
-def _groups(keys: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each row whose key another row has too, and the next such row in order, in a circle.
-
-    Keys are rows of integers, known by a sum with random multipliers, in which 64 bits wrap.
-    """
+def _sums(keys: np.ndarray) -> np.ndarray:
+    """Sums of rows of integers with random multipliers, in which 64 bits wrap."""
     multipliers = np.random.default_rng(0).integers(1, 1 << 62, size=keys.shape[1]) * 2 + 1
-    name = keys @ multipliers
+    return keys @ multipliers
+
+
+def _groups(name: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each row whose name another row has too, and the next such row in order, in a circle."""
     rows = np.lexsort((order, name))
     starts = np.flatnonzero(np.r_[True, name[rows][1:] != name[rows][:-1]])
     ends = np.r_[starts[1:], len(rows)] - 1
@@ -127,11 +134,11 @@ def _groups(keys: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return rows[shared], following[shared]
 
 
-def _note(u: np.ndarray, i: np.ndarray, j: np.ndarray, r: float, twin: np.ndarray) -> None:
+def _note(x: np.ndarray, i: np.ndarray, j: np.ndarray, r: float, twin: np.ndarray) -> None:
     """Note as twins those candidate pairs (i, j) that are near in all dimensions."""
     a, b = i[i != j], j[i != j]
     for start in range(0, len(a), AT_ONCE):
         k, m = a[start : start + AT_ONCE], b[start : start + AT_ONCE]
-        near = ((u[k] - u[m]) ** 2).sum(axis=1) <= r * r
+        near = ((unit(x[k]) - unit(x[m])) ** 2).sum(axis=1) <= r * r
         twin[k[near]] = m[near]
         twin[m[near]] = k[near]

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.errors import need
+from chiaroscuro.measures.moments import Moments, moments
 from chiaroscuro.measures.neighbours import Neighbours, nearest
-from chiaroscuro.measures.rows import as_array, rows_of, some_of, unit
+from chiaroscuro.measures.rows import as_array, matrix_of, some_of
 from chiaroscuro.measures.spectrum import Spectrum, spectrum
+from chiaroscuro.measures.sphere import lengths
 
 __all__ = ["Measure", "Space"]
 
@@ -85,7 +87,7 @@ class Space:
         some: np.ndarray | None = None,
         metric: str = "cosine",
     ):
-        self.x = rows_of("Space(rows)", rows)
+        self.x = matrix_of("Space(rows)", rows)
         self.n, self.d = self.x.shape
         self.views = views
         self.labels = None if labels is None else as_array(labels).astype(np.int64)
@@ -102,22 +104,26 @@ class Space:
         return min(self.n - 1, self.d)
 
     @cached_property
-    def u(self) -> np.ndarray:
-        """Unit rows of all."""
-        return unit(self.x)
+    def few(self) -> np.ndarray:
+        """The rows `some` in float64."""
+        return self.x[self.some].astype(np.float64, copy=False)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Mean and scatter of all rows."""
+        return moments(self.x)
 
     @cached_property
     def spectrum(self) -> Spectrum:
         """Singular values and ranks."""
-        return spectrum(self.x)
+        return spectrum(self.x, self.moments)
 
     @cached_property
     def norms(self) -> np.ndarray:
         """Lengths of all rows."""
-        return np.sqrt(np.einsum("ij,ij->i", self.x, self.x))
+        return lengths(self.x)
 
     @cached_property
     def near(self) -> Neighbours:
         """The 20 nearest others (fewer of fewer rows) of the rows `some`, by place among them."""
-        few = self.x[self.some]
-        return nearest(few, min(20, len(few) - 1), self.metric)
+        return nearest(self.few, min(20, len(self.few) - 1), self.metric)

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from chiaroscuro.errors import need
 
-__all__ = ["as_array", "labels_of", "pairs_of", "rows_of", "some_of", "spaced", "unit"]
+__all__ = [
+    "as_array",
+    "labels_of",
+    "matrix_of",
+    "pairs_of",
+    "pieces",
+    "rows_of",
+    "some_of",
+    "spaced",
+    "unit",
+]
+
+PIECE = 1 << 20
+"""Numbers of a piece of a matrix: 8 MB as float64."""
 
 
 def as_array(value: Any) -> np.ndarray:
@@ -20,12 +34,14 @@ def as_array(value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def rows_of(call: str, h: Any, least: int = 2) -> np.ndarray:
-    """Return the rows as a float64 matrix, or refuse what is no finite matrix with a sentence.
+def matrix_of(call: str, h: Any, least: int = 2) -> np.ndarray:
+    """Return the rows as a matrix in the precision they have, or refuse what is no finite matrix.
+
+    For what goes through the rows in `pieces`, so that no float64 copy of all of them is made.
 
     Example:
-        >>> rows_of("effective_rank", [[1, 2], [3, 4]]).dtype
-        dtype('float64')
+        >>> matrix_of("norms(h)", np.ones((2, 3), dtype=np.float32)).dtype
+        dtype('float32')
     """
     x = as_array(h)
     need(
@@ -36,8 +52,12 @@ def rows_of(call: str, h: Any, least: int = 2) -> np.ndarray:
         x.ndim == 2 and len(x) >= least and x.shape[1] > 0,
         lambda: f"`{call}` needs a matrix (n, d) of at least {least} rows; received {x.shape}.",
     )
-    x = x.astype(np.float64, copy=False)
-    if not np.isfinite(np.einsum("ij,ij->", x, x)):  # one pass; then a search, if at all
+    if x.dtype.kind == "O":
+        x = x.astype(np.float64)
+    if x.dtype.kind != "f":
+        return x
+    squares = (float(np.einsum("ij,ij->", some, some)) for _, some in pieces(x))
+    if not np.isfinite(sum(squares)):  # one pass; then a search, if at all
         bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
         need(
             len(bad) == 0,
@@ -47,6 +67,29 @@ def rows_of(call: str, h: Any, least: int = 2) -> np.ndarray:
             ),
         )
     return x
+
+
+def rows_of(call: str, h: Any, least: int = 2) -> np.ndarray:
+    """Return the rows as a float64 matrix, or refuse what is no finite matrix with a sentence.
+
+    Example:
+        >>> rows_of("effective_rank", [[1, 2], [3, 4]]).dtype
+        dtype('float64')
+    """
+    return matrix_of(call, h, least).astype(np.float64, copy=False)
+
+
+def pieces(x: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield which rows, and these rows in float64, some at a time.
+
+    Example:
+        >>> [(at.start, part.dtype) for at, part in pieces(np.ones((2, 3), dtype=np.float32))]
+        [(0, dtype('float64'))]
+    """
+    step = max(1, PIECE // max(1, x.shape[1]))
+    for start in range(0, len(x), step):
+        at = slice(start, min(start + step, len(x)))
+        yield at, x[at].astype(np.float64, copy=False)
 
 
 def labels_of(call: str, labels: Any, n: int) -> np.ndarray:
@@ -95,9 +138,12 @@ def unit(x: np.ndarray) -> np.ndarray:
         [[0.6, 0.8], [0.0, 0.0], [1.0, 0.0]]
     """
     x = np.asarray(x, dtype=np.float64)
-    largest = np.abs(x).max(axis=1, keepdims=True, initial=0.0)
-    if len(x) and (largest.max() > 1e140 or largest[largest > 0].min(initial=1.0) < 1e-140):
-        x = x / np.where(largest > 0, largest, 1.0)  # so that squares neither vanish nor overflow
+    largest = np.maximum(
+        x.max(axis=1, keepdims=True, initial=0.0), -x.min(axis=1, keepdims=True, initial=0.0)
+    )
+    extreme = (largest > 1e140) | ((largest > 0) & (largest < 1e-140))
+    if extreme.any():
+        x = x / np.where(extreme, largest, 1.0)  # so that squares neither vanish nor overflow
     norm = np.sqrt(np.einsum("ij,ij->i", x, x))[:, None]
     return x / np.where(norm > 0, norm, 1.0)
 

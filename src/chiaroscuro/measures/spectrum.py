@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from chiaroscuro.errors import need, number
+from chiaroscuro.measures.moments import Moments, moments, scatter_of
 from chiaroscuro.measures.record import Record
-from chiaroscuro.measures.rows import rows_of
+from chiaroscuro.measures.rows import matrix_of
 
 __all__ = [
     "Decay",
@@ -41,25 +42,28 @@ def singular_values(h: Any, centred: bool = True) -> np.ndarray:
         h: (n, d), n >= 2.
         centred: without it, h as it comes: then a mean far from 0 is the first direction.
 
-    Numerics: float64; a tall matrix through its triangular factor, which loses nothing (a Gram
-    matrix would lose what is below 1e-8 of the largest). What is below rounding of the uncentred
-    numbers is 0.
+    Numerics: float64; a tall matrix through its scatter matrix, which loses what is below 1e-8 of
+    the largest: where values below 1e-3 of the largest show, through that of the rows rotated to
+    its axes, which loses nothing. What is below rounding of the uncentred numbers is 0.
 
     Example:
         >>> singular_values(np.array([[1.0, 5.0], [-1.0, 5.0]])).tolist()
         [1.4142135623730951, 0.0]
     """
-    x = rows_of("singular_values(h)", h)
-    return _values(x, centred)[0]
+    return _values(matrix_of("singular_values(h)", h), centred)[0]
 
 
-def _values(x: np.ndarray, *centred: bool) -> list[np.ndarray]:
-    """Singular values of x, centred and as it comes as asked, from one triangular factor."""
+def _values(x: np.ndarray, *centred: bool, known: Moments | None = None) -> list[np.ndarray]:
+    """Singular values of x, centred and as it comes as asked, from one factor R of R'R = X'X."""
     n, d = x.shape
-    mean, rounding = x.mean(axis=0), 4 * float(np.finfo(np.float64).eps) * float(np.linalg.norm(x))
-    R = x - mean
     if n > 2 * d:
-        R = np.linalg.qr(R, mode="r")
+        seen = moments(x) if known is None else known
+        mean, size, R = seen.mean, math.sqrt(seen.squares), _factor(x, seen)
+    else:
+        x = x.astype(np.float64, copy=False)
+        mean, size = x.mean(axis=0), float(np.linalg.norm(x))
+        R = x - mean
+    rounding = 4 * float(np.finfo(np.float64).eps) * size
     values = []
     for each in centred:
         # X'X = R'R + n mean mean': the mean is one more row
@@ -67,6 +71,23 @@ def _values(x: np.ndarray, *centred: bool) -> list[np.ndarray]:
         s = np.linalg.svd(whole, compute_uv=False)
         values.append(np.where(s > rounding, s, 0.0)[: min(n, d)])
     return values
+
+
+def _factor(x: np.ndarray, seen: Moments) -> np.ndarray:
+    """R with R'R = X'X of the centred rows X.
+
+    X'X = V w V' knows s^2 up to rounding of the largest, so that s is exact to 1e-10 down to a
+    thousandth of it. If smaller ones show, the same of X V, whose columns fall as s does: rounding
+    in a product of two columns is then of their own size, and not of the largest.
+    """
+    w, V = np.linalg.eigh(seen.scatter)
+    if w[0] >= THRESHOLD**2 * w[-1]:
+        return np.sqrt(np.maximum(w, 0.0))[:, None] * V.T
+    G = scatter_of(x, seen.mean, V)
+    size = np.sqrt(np.diag(G))
+    scale = np.where(size > 0, size, 1.0)
+    e, U = np.linalg.eigh(G / scale / scale[:, None])
+    return (np.sqrt(np.maximum(e, 0.0))[:, None] * U.T * size) @ V.T
 
 
 def effective_rank(h: Any, centred: bool = True) -> float:
@@ -256,7 +277,7 @@ class Spectrum(Record):
     d: int
 
 
-def spectrum(h: Any) -> Spectrum:
+def spectrum(h: Any, known: Moments | None = None) -> Spectrum:
     """Ranks and decay of embeddings, h or z, from one decomposition.
 
     Relations: its numbers are `effective_rank(h)`, `participation_ratio(h)`, `numerical_rank(h)`
@@ -264,6 +285,7 @@ def spectrum(h: Any) -> Spectrum:
 
     Args:
         h: (n, d), n >= 2.
+        known: `moments(h)`, if they are there already.
 
     References:
         roy2007rank, cosentino2022
@@ -273,9 +295,10 @@ def spectrum(h: Any) -> Spectrum:
         >>> values.effective_rank, values.numerical_rank, round(values.mean_share, 6)
         (0.0, 0, 1.0)
     """
-    x = rows_of("spectrum(h)", h)
+    x = matrix_of("spectrum(h)", h)
     n, d = x.shape
-    s, raw = _values(x, True, False)
+    s, raw = _values(x, True, False, known=known)
+    mean = x.mean(axis=0, dtype=np.float64) if known is None else known.mean
     size = float((raw**2).sum())
     return Spectrum(
         values=s,
@@ -284,7 +307,7 @@ def spectrum(h: Any) -> Spectrum:
         participation_ratio=_participation(s),
         numerical_rank=int((s > THRESHOLD * s[0]).sum()),
         decay=_power_law(s),
-        mean_share=n * float((x.mean(axis=0) ** 2).sum()) / size if size else 0.0,
+        mean_share=n * float((mean**2).sum()) / size if size else 0.0,
         most=min(n - 1, d),
         n=n,
         d=d,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
-from chiaroscuro.diagnostics.assembly.probe import ridge_probe
+from chiaroscuro.diagnostics.assembly.folds import RidgeFolds
 from chiaroscuro.measures import (
     Labelled,
     Neighbours,
@@ -139,7 +139,8 @@ def _accuracy(
     knn = lambda labels: float((named(labels) == labels[test]).mean())
     out.numbers[f"{prefix}knn_accuracy"] = float(hits.mean())
     out.numbers["labelled_rows"] = len(test)
-    linear = lambda _, labels: _linear(x, labels, split, seed)
+    probe = RidgeFolds(x, _parts(len(y), split, seed))
+    linear = lambda _, labels: probe.accuracy(labels)
     rows = np.arange(len(y))
     if prefix == "untrained_":
         p = linear(rows, y)
@@ -155,19 +156,9 @@ def _accuracy(
     out.numbers[f"{prefix}linear_error"] = math.sqrt(max(p * (1 - p), 0.25 / len(test)) / len(test))
 
 
-def _linear(x: np.ndarray, y: np.ndarray, split: np.ndarray | None, seed: int) -> float:
-    """Accuracy of the ridge probe on the test side, or over five folds."""
+def _parts(n: int, split: np.ndarray | None, seed: int) -> list[np.ndarray]:
+    """Rows that the ridge probe is asked about: the test side, or five folds."""
     if split is not None:
-        parts = [split == 1]
-    else:
-        fold = np.random.default_rng(seed).permutation(len(y)) % FOLDS
-        parts = [fold == k for k in range(FOLDS)]
-    right = 0.0
-    for test in parts:
-        known = np.unique(y[~test])
-        if len(known) < 2:  # whoever has seen one class names it
-            right += int((y[test] == known[0]).sum())
-            continue
-        train, rest = (Labelled(x[mask], y[mask]) for mask in (~test, test))
-        right += ridge_probe(train, rest) * int(test.sum())
-    return right / sum(int(test.sum()) for test in parts)
+        return [split == 1]
+    fold = np.random.default_rng(seed).permutation(n) % FOLDS
+    return [fold == k for k in range(FOLDS)]

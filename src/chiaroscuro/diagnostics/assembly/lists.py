@@ -16,6 +16,7 @@ from chiaroscuro.measures import (
     economy,
     label_errors,
     outliers,
+    unit,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ __all__ = [
     "zero_rows",
 ]
 
+AT_ONCE = 1 << 12
+"""Pairs of rows that are compared at a time."""
 SPEAKS_OF = {
     "duplicated_samples": ("near_twins", "duplicates"),
     "outlier_rows": ("far_rows", "far", "z_far"),
@@ -53,9 +56,13 @@ def list_of(finding: str, lists: Mapping[str, Listed]) -> str | None:
     return next((name for name in names if name in lists), None)
 
 
-def duplicates(pairs: Duplicates, u: np.ndarray) -> Listed:
+def duplicates(pairs: Duplicates, x: np.ndarray) -> Listed:
     """List the rows that have a twin, the nearest twins first."""
-    apart = np.sqrt(((u[pairs.ids] - u[pairs.twins]) ** 2).sum(axis=1))
+    apart = np.empty(len(pairs.ids))
+    for start in range(0, len(apart), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        twins = unit(x[pairs.ids[some]]) - unit(x[pairs.twins[some]])
+        apart[some] = np.sqrt((twins**2).sum(axis=1))
     order = np.argsort(apart, kind="stable")
     return Listed(
         f"point where another row points, within {pairs.distance:.2g} on the sphere",
@@ -96,7 +103,7 @@ def list_suspects(out: Measured, of: Space) -> dict[str, Any]:
         numbers["label_error_share"] = len(wrong) / int((y >= 0).sum())
         if len(wrong):
             out.lists["label_errors"] = wrong
-    curves = economy(of.x[some], y, of.metric)
+    curves = economy(of.few, y, of.metric)
     out.curves["economy"] = curves
     least = min(curves.enough, key=lambda name: curves.enough[name])
     numbers |= {

@@ -125,12 +125,12 @@ def measure(
     names = [space for space in ("h", "z") if getattr(embeddings, space) is not None]
     spaces = {}
     for at, space in enumerate(names):
-        part = lambda share, at=at: done(0.75 * (at + share) / len(names))
+        part = lambda share, at=at: done(0.55 * (at + share) / len(names))
         spaces[space] = _space(out, space, embeddings, some, context.metric, part)
     if embeddings.labels is not None:
         class_measures(out, embeddings, spaces, seed)
     del spaces
-    done(0.8)
+    done(0.6)
     for space in ("z", "h"):
         if getattr(embeddings, f"{space}1") is not None:
             _pairs(out, space, embeddings, context, _some(embeddings.n, PAIRS, draw), seed)
@@ -142,9 +142,9 @@ def measure(
         out.numbers["untrained_agreement"] = linear_agreement(embeddings.h[few], untrained[few])
     if "paired" in embeddings.layers and embeddings.h is not None:
         _two_widths(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
-    done(0.85)
+    done(0.65)
     row_signs(out, embeddings, seed)
-    done(0.95)
+    done(0.85)
     for space in ("z", "h"):
         if getattr(embeddings, f"{space}1") is not None:
             out.numbers |= _views_of_rows(embeddings, space)
@@ -178,12 +178,12 @@ def _space(
 ) -> Space:
     prefix, rows = "" if space == "h" else f"{space}_", getattr(embeddings, space)
     of = Space(rows, labels=embeddings.labels, some=some, metric=metric)
-    values, sizes, each = of.spectrum, norms(rows), dimensions(rows)
+    values, sizes, each = of.spectrum, norms(rows), dimensions(rows, known=of.moments)
     idle = len(each.dead) + len(each.duplicate)
     live = max(1, min(values.n - 1, values.d - idle))
     cliff, at = _cliff(values, live)
     out.spectra[space] = values.values
-    done(0.35)
+    done(0.1)
     of_rows = [one for one in CATALOGUE.values() if one.of is not None and one.needs == "rows"]
     numbers: dict[str, Any] = {one.name: one(of) for one in of_rows}
     numbers |= {
@@ -203,14 +203,14 @@ def _space(
         "dead_dimensions": len(each.dead),
         "duplicate_dimensions": len(each.duplicate),
     }
-    done(0.6)
+    done(0.7)
     if len(sizes.far):
         out.lists[f"{prefix}far"] = long_rows(space, sizes.far, of.norms)
     if sizes.zero:
         out.lists[f"{prefix}zero"] = zero_rows(space, of.norms)
     if space == "h" or not out.numbers:
         numbers |= _neighbours(out, of, embeddings.split)
-        done(0.8)
+        done(0.85)
         numbers |= list_suspects(out, of)
     out.numbers |= {prefix + name: value for name, value in numbers.items()}
     return of
@@ -236,7 +236,8 @@ def _neighbours(out: Measured, of: Space, split: np.ndarray | None) -> dict[str,
     near = of.near
     hub = hubness(Closest(near.ids[:, :10], near.cosines[:, :10], np.arange(len(some)), len(some)))
     # twins are nearer than neighbours are: in few dimensions everything is near
-    first = of.u[some[near.ids[:, 0]]] - of.u[some]
+    u = unit(of.few)
+    first = u[near.ids[:, 0]] - u
     apart = float(np.quantile(np.sqrt(np.einsum("ij,ij->i", first, first)), 0.9))
     twin = near_duplicates(of.x, max(1e-6, min(0.01, 0.05 * apart)))
     out.lists["hubs"] = Listed(
@@ -245,7 +246,7 @@ def _neighbours(out: Measured, of: Space, split: np.ndarray | None) -> dict[str,
         {"among_the_ten_nearest_of": hub.counts[hub.ids]},
     )
     if twin.count:
-        out.lists["duplicates"] = duplicates(twin, of.u)
+        out.lists["duplicates"] = duplicates(twin, of.x)
     if split is not None and (held := split_duplicates(of.x, twin, split)) is not None:
         out.lists["split_duplicates"] = held
     cosine = {"nearest_cosine": float(np.median(near.cosines[:, 0]))}

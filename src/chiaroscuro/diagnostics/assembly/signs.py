@@ -13,6 +13,7 @@ from chiaroscuro.diagnostics.assembly.cures import Rows, note, paired
 from chiaroscuro.diagnostics.assembly.label_signs import label_signs, split_signs
 from chiaroscuro.measures import Listed, nearest, unit, voted
 from chiaroscuro.measures.spectrum import spectrum
+from chiaroscuro.measures.sphere import lengths
 
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.assembly.measuring import Measured
@@ -46,7 +47,7 @@ def row_signs(out: Measured, embeddings: Embeddings, seed: int) -> None:
     kind = kind_of(rows.x)
     numbers |= {"kind": kind, "nonnegative": bool(rows.x.min() >= 0)}
     numbers |= _levels(rows)
-    sizes = np.linalg.norm(np.asarray(every, dtype=np.float64), axis=1)
+    sizes = lengths(np.asarray(every))
     far = _norms(out, rows, sizes)
     _directions(out, rows, prefix, far)
     _columns(out, rows)
