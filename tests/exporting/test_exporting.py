@@ -96,6 +96,93 @@ def test_a_network_that_started_from_a_file_loads_without_it(tmp_path):
     np.testing.assert_allclose(again.h, right, rtol=1e-5, atol=1e-6)
 
 
+def a_table(path, shift=0.0):
+    rows = np.random.default_rng(0).normal(size=(40, 2)) * [1.0, 50.0] + [shift, 300.0]
+    lines = [f"{a:.5f},{b:.5f},{'uv'[at % 2]}" for at, (a, b) in enumerate(rows)]
+    path.write_text("\n".join(["length,width,kind", *lines]) + "\n")
+    return f"table('{path}', labels='kind', test=0.25)"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_table_is_scaled_by_the_rows_that_were_trained_on(kept, tmp_path):
+    """In a folder or in memory, and by what is saved of either."""
+    old, new = a_table(tmp_path / "old.csv"), a_table(tmp_path / "new.csv", shift=9.0)
+    sets = {"epochs": 1, "batch": 8, "network.encoder": "MLP(d_in=2, d=3)", "schedule.warmup": 0}
+    run = cs.train("table", data=old, overrides=sets, out=tmp_path / "run" if kept else None)
+    right = cs.embed(run, new)
+    assert right.layers["input"][:, 0].mean() > 7  # its own scaling would give 0
+    out = cs.export(run, "torch", tmp_path / "out")
+    model = load_pretrained(out)
+    np.testing.assert_allclose(model.embed(new).h, right.h, rtol=1e-5, atol=1e-6)
+    again = load_pretrained(save_pretrained(model, tmp_path / "again"))
+    np.testing.assert_allclose(again.embed(new).h, right.h, rtol=1e-5, atol=1e-6)
+    assert json.loads((out / "config.json").read_text())["scaling"]["names"] == ["length", "width"]
+    assert "2 features, each minus its mean" in (out / "README.md").read_text()
+    few = cs.finetuning.FinetuneSettings(steps=2, fractions=(1.0,), seeds=1)
+    by_run, by_folder = (cs.finetune(one, new, None, few) for one in (run, out))
+    assert [r["accuracy"] for r in by_folder.rows] == [r["accuracy"] for r in by_run.rows]
+
+
+def test_images_of_16_bits_are_prepared_as_in_training():
+    images = np.random.default_rng(0).integers(0, 65536, (3, 8, 8, 5), dtype=np.uint16)
+    model = cs.exporting.Pretrained(ResNet(depth=9, width=0.125, channels=5))
+    right = torch.from_numpy(images.astype(np.float32) / 65535).permute(0, 3, 1, 2)
+    torch.testing.assert_close(model.prepare(images), right)
+    grey = (images[..., 0] // 257).astype(np.uint8)
+    three = model.prepare(grey)
+    assert three.shape == (3, 3, 8, 8)
+    assert torch.equal(three[:, 2], torch.from_numpy(grey).float() / 255)
+
+
+def test_both_encoders_of_images_with_texts_leave(tmp_path):
+    """Each in a folder of its own; the texts are plain strings, which the preset `clip` takes."""
+    rng = np.random.default_rng(0)
+    texts = [f"thing {at}" for at in range(16)]
+    images = rng.integers(0, 256, (16, 8, 8, 3), dtype=np.uint8)
+    np.savez(tmp_path / "p.npz", images=images, texts=texts, split=np.repeat([0, 1], 8))
+    sets = [
+        f"data.source={tmp_path / 'p.npz'}", "views.first=SimCLR(size=8)", "epochs=1", "batch=4",
+        "network.encoder=ResNet(depth=9, width=0.125)", "schedule.warmup=0",
+        "network.second_encoder=SequenceTransformer(258, length=12, d=8, depth=1, heads=2)",
+        "data.text_length=12",
+    ]  # fmt: skip
+    run = train(read_settings("clip", sets), tmp_path / "run")
+    right = cs.embed(run)
+    pictures = load_pretrained(export(run, "torch", tmp_path / "images"))
+    written = load_pretrained(save_pretrained(run, tmp_path / "texts", side=1))
+    np.testing.assert_allclose(pictures.embed(images).z, right.z1, rtol=1e-5, atol=1e-6)
+    found = written.embed(texts)
+    np.testing.assert_allclose(found.z, right.z2, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.h, right.layers["texts"], rtol=1e-5, atol=1e-6)
+    card = (tmp_path / "images" / "README.md").read_text()
+    assert "Retrieval among 8 held-out pairs." in card
+    assert "| the network before training (control) |" in card
+    with pytest.raises(InputError, match=r"a side from 0 to 1, for `run` has 2 .*; received 2"):
+        export(run, "torch", tmp_path / "third", side=2)
+    call = ["export", str(run.folder), "--to", "torch", "--out", str(tmp_path / "again")]
+    assert main([*call, "--side", "1", "--no-evaluation"]) == 0
+    one, two = (load_file(tmp_path / p / "model.safetensors") for p in ("texts", "again"))
+    assert one.keys() == two.keys()
+
+
+def test_a_module_of_yours_leaves_as_a_graph(tmp_path):
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+    x = torch.randn(32, 6, generator=torch.Generator().manual_seed(0))
+    noisy = lambda one: one + 0.1 * torch.randn(one.shape)
+    run = cs.train(
+        {"epochs": 1, "batch": 8}, data=x, encoder=net, view=noisy, objective="InfoNCE()"
+    )
+    out = export(run, "torch", tmp_path / "out")
+    lines = (out / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    names = {"x": x}
+    exec(lines.replace("out/", f"{out}/"), names)  # noqa: S102
+    np.testing.assert_allclose(names["h"].detach(), cs.embed(run).h, rtol=1e-4, atol=1e-5)
+    with pytest.raises(InputError, match=r"`Adapter.* holds a module of yours"):
+        run.save_pretrained(tmp_path / "saved")
+    with pytest.raises(InputError, match=r"`--to torch` and `--to onnx` take any"):
+        export(run, "timm", tmp_path / "timm")
+
+
 def test_refusals_are_sentences(vit, tmp_path):
     run, _ = vit
     (tmp_path / "full").mkdir()
@@ -307,3 +394,34 @@ def test_an_image_model_of_transformers_trains_embeds_and_leaves(tmp_path):
     )  # fmt: skip
     assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert json.loads((out / "config.json").read_text())["hidden_size"] == 16
+
+
+@pytest.mark.extra("transformers")
+@pytest.mark.parametrize("pool", ["mean", "cls"])
+def test_a_text_model_of_transformers_leaves_with_its_tokenizer(pool, tmp_path, monkeypatch):
+    """The lines of the card give the embeddings of the run."""
+    import transformers
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sits"]
+    words += map(str, range(24))
+    vocabulary = {word: at for at, word in enumerate(words)}
+    transformers.BertTokenizerFast(vocab=vocabulary).save_pretrained(tmp_path / "bert")
+    config = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=20,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(tmp_path / "bert")
+    texts = [f"the cat sits {at}" + " the cat" * (at % 4) for at in range(24)]
+    (tmp_path / "s.txt").write_text("\n".join(texts))
+    sets = [
+        f"data.source={tmp_path / 's.txt'}", f"data.tokenizer={tmp_path / 'bert'}",
+        f"network.encoder=from_transformers('{tmp_path / 'bert'}', pool='{pool}')",
+        "data.text_length=8", "epochs=1", "batch=8", "schedule.warmup=0", "views.first=",
+    ]  # fmt: skip
+    run = train(read_settings("text", sets), tmp_path / "run")
+    out = export(run, "transformers", tmp_path / "out", evaluation=False)
+    lines = (out / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    names = {"texts": texts}
+    exec(lines, names)  # noqa: S102
+    np.testing.assert_allclose(names["h"].detach(), cs.embed(run).h, **CLOSE)

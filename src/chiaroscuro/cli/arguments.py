@@ -285,6 +285,13 @@ def build_parser() -> tuple[argparse.ArgumentParser, list[str]]:
     export.add_argument(
         "--out", metavar="DIR", required=True, help="folder to write to, new or empty"
     )
+    export.add_argument(
+        "--side",
+        type=int,
+        choices=(0, 1),
+        default=0,
+        help="of a run with two encoders, which one; 1 is that for texts (default: 0)",
+    )
     export.add_argument("--licence", metavar="NAME", default="", help="licence of the weights")
     export.add_argument(
         "--no-evaluation",

@@ -88,7 +88,7 @@ def embed(call: argparse.Namespace) -> int:
 def export(call: argparse.Namespace) -> int:
     from chiaroscuro.exporting import export
 
-    folder = export(call.run, call.to, call.out, call.licence, call.evaluation)
+    folder = export(call.run, call.to, call.out, call.licence, call.evaluation, call.side)
     print(f"export: {folder}")
     return 0
 

@@ -323,10 +323,13 @@ def _raw(
             return [torch.from_numpy(np.array(x)).permute(2, 0, 1) for x in batch["images"]]
         images = torch.from_numpy(np.ascontiguousarray(batch["images"]))
         return images.permute(0, 3, 1, 2).contiguous()
-    if isinstance(view, SampleTransform) and "texts" in inputs and (texts or len(inputs) == 1):
+    strings = "texts" in inputs and (texts or len(inputs) == 1)
+    if isinstance(view, SampleTransform) and strings:
         return [str(text) for text in batch["texts"]]
     if isinstance(view, Rewrites) and "captions" in inputs:
         return list(batch["captions"])
+    if isinstance(view, Rewrites) and strings:
+        return [[str(text)] for text in batch["texts"]]
     if not texts and (column := next((c for c in inputs if c not in _TEXTS), None)):
         values = np.ascontiguousarray(batch[column])
         if values.dtype == np.uint8 and values.ndim == 4 and values.shape[-1] == 3:

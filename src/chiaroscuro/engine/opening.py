@@ -81,7 +81,7 @@ class OpenRun:
     @cached_property
     def data(self) -> Dataset:
         """All samples of its data, both sides of their split."""
-        data = self.ingredients.open_data(self.reading)
+        data = self._source
         if (
             self.run is not None
             and self.ingredients.table is not None
@@ -99,16 +99,23 @@ class OpenRun:
         Args:
             data: any samples.
         """
-        data = with_tokenizer(self.reading, data)
-        if data.scaling is None:
+        data, known = with_tokenizer(self.reading, data), self.scaling
+        if data.scaling is None or known is None or data.scaling == known:
             return data
-        known = None if self.run is None else self.run.scaling()
-        if known is not None:
-            return data.scaled_by(Scaling.read(known))
-        if self.run is None and "data" in vars(self):  # in memory: that of the training data
-            own = self.data.scaling
-            return data if own is None else data.scaled_by(own)
-        return data
+        return data.scaled_by(known)
+
+    @property
+    def scaling(self) -> Scaling | None:
+        """The scaling of the rows of a table that it was trained on; None where it was none."""
+        if self.run is None:
+            return self._source.scaling
+        known = self.run.scaling()
+        return None if known is None else Scaling.read(known)
+
+    @cached_property
+    def _source(self) -> Dataset:
+        """Its data as they are opened."""
+        return self.ingredients.open_data(self.reading)
 
     @cached_property
     def training_data(self) -> Dataset:

@@ -33,6 +33,7 @@ class Facts:
         d: dimension of its output.
         n_parameters: how many numbers it has.
         prepare: preprocessing as a dictionary; empty where there are no images.
+        n_features: of a table that is standardised by `config.json`; 0 where it is not.
         usage: lines of Python that load the export.
         settings: of the training, nested; empty if unknown.
         environment: of the training.
@@ -49,6 +50,7 @@ class Facts:
     d: int
     n_parameters: int
     prepare: Mapping[str, Any]
+    n_features: int
     usage: str
     settings: Mapping[str, Any]
     environment: Mapping[str, Any]
@@ -86,12 +88,18 @@ def card(facts: Facts) -> str:
 
 
 def _preprocessing(facts: Facts) -> str:
+    if facts.n_features:
+        return (
+            f"## Preprocessing\n\n{facts.n_features} features, each minus its mean and divided by "
+            "its standard deviation, which `scaling` in `config.json` holds in their order."
+        )
     if not facts.prepare:
         return ""
     p = facts.prepare
     return (
         f"## Preprocessing\n\nImages with {p['channels']} channels, resized to {p['size']}x"
-        f"{p['size']} pixels (bilinear), divided by 255, minus {p['mean']}, divided by {p['std']}."
+        f"{p['size']} pixels (bilinear), divided by 255 (65,535 if they have 16 bits), minus "
+        f"{p['mean']}, divided by {p['std']}."
     )
 
 
@@ -133,9 +141,10 @@ def _evaluation(facts: Facts) -> str:
         return f"## Evaluation\n\nNot evaluated: {facts.evaluation}"
     results = facts.evaluation.get("results", {})
     protocol = facts.evaluation.get("protocol", {})
-    rows = {k: v for k, v in results.items() if k in _SUBJECTS and isinstance(v, Mapping)}
-    names = [n for n in ("knn_20", "knn_200", "linear") if any(n in row for row in rows.values())]
-    if not rows or not names:
+    rows = {k: _shares(v) for k, v in results.items() if k in _SUBJECTS and isinstance(v, Mapping)}
+    rows = {k: v for k, v in rows.items() if v}
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    if not names:
         return ""
     lines = [
         f"| {_SUBJECTS[who]} | " + " | ".join(_percent(row.get(n)) for n in names) + " |"
@@ -144,8 +153,22 @@ def _evaluation(facts: Facts) -> str:
     counts = ""
     if "n_train" in protocol and "n_test" in protocol:
         counts = f"Fitted on {protocol['n_train']:,} rows, tested on {protocol['n_test']:,} others."
+    if "n_pairs" in protocol:
+        counts = f"{counts} Retrieval among {protocol['n_pairs']:,} held-out pairs.".strip()
     head = [f"| | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
     return "\n".join(["## Evaluation", "", counts, "", *head, *lines])
+
+
+def _shares(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the card shows of a subject: accuracies, and recall where there are pairs."""
+    shown = {
+        name: row[name] for name in ("knn_20", "knn_200", "linear", "zero_shot") if name in row
+    }
+    found = row.get("retrieval", {})
+    for way in ("image_to_text", "text_to_image"):
+        if way in found:
+            shown[f"{way.replace('_', ' ')}, recall@1"] = found[way].get("recall_1")
+    return shown
 
 
 def _diagnosis(facts: Facts) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from chiaroscuro.errors import InputError, need
@@ -183,8 +185,32 @@ def _transformers_original(encoder: Model, prepare: Preprocessing) -> Files:
     documents = {"config.json": config}
     if prepare.size is not None:
         documents["preprocessor_config.json"] = _processor(prepare)
-    usage = 'from transformers import AutoModel\n\nmodel = AutoModel.from_pretrained("DIR")'
+    # the pooler that some architectures bring was never trained
+    pooler = "add_pooling_layer" in inspect.signature(type(inner).__init__).parameters
+    first, batch = "AutoModel", "inputs"
+    lines = [f'model = AutoModel.from_pretrained("DIR"{", add_pooling_layer=False" * pooler})']
+    if prepare.size is not None:
+        first, batch = "AutoImageProcessor, AutoModel", 'prepare(images, return_tensors="pt")'
+        lines.insert(0, 'prepare = AutoImageProcessor.from_pretrained("DIR")')
+    lines.append(f"states = model(**{batch}).last_hidden_state")
+    if prepare.size is not None and not _gives_tokens(adapter):
+        lines.append("h = states.mean((2, 3))")
+    elif adapter.module.pool == "cls":
+        lines.append("h = states[:, 0]")
+    elif prepare.size is not None:
+        lines.append("h = states.mean(1)")
+    else:
+        lines.append('mask = inputs["attention_mask"][:, :, None]')
+        lines.append("h = (states * mask).sum(1) / mask.sum(1)")
+    usage = "\n".join([f"from transformers import {first}", "", *lines])
     return Files(_saved_names(inner), documents, usage)
+
+
+@torch.no_grad()
+def _gives_tokens(adapter: Adapter) -> bool:
+    """Return whether an image becomes a row of tokens, not a map."""
+    inner: Any = adapter.module.module
+    return inner(pixel_values=adapter.example(1)).last_hidden_state.ndim == 3
 
 
 def _saved_names(module: Any) -> dict[str, Tensor]:

@@ -18,9 +18,10 @@ import chiaroscuro.models as models
 from chiaroscuro import views
 from chiaroscuro.artifacts import Embeddings, Run, to_toml
 from chiaroscuro.artifacts.files import newer, read_json
-from chiaroscuro.data import Tokenizer, open_data
+from chiaroscuro.data import Dataset, Scaling, Tokenizer, open_data
+from chiaroscuro.data.pictures import as_images
 from chiaroscuro.diagnostics import evaluate
-from chiaroscuro.engine import Networks, OpenRun, embed, open_run
+from chiaroscuro.engine import Networks, OpenRun, embed, open_run, plain
 from chiaroscuro.engine.settings import DataSettings
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.exporting.card import Facts, card
@@ -40,6 +41,12 @@ _LIBRARIES: dict[str, Callable[[Model, Preprocessing], Files]] = {
     "transformers": for_transformers,
 }
 _USAGE = 'import chiaroscuro as cs\n\nmodel = cs.load_pretrained("DIR")\nh = model.embed(data).h'
+_TOKENIZER = (
+    'from transformers import AutoTokenizer\n\ntokenizer = AutoTokenizer.from_pretrained("DIR")\n'
+    "inputs = tokenizer(\n    texts, padding=True, truncation=True, max_length={length}, "
+    'return_tensors="pt"\n)\n'
+)
+_PROGRAM = 'import torch\n\nmodel = torch.export.load("DIR/model.pt2").module()\nh = model(x)'
 _ONNX = (
     'import onnxruntime\n\nsession = onnxruntime.InferenceSession("DIR/model.onnx")\n'
     '(h,) = session.run(None, {"x": images})'
@@ -55,6 +62,7 @@ class Pretrained(nn.Module):
         encoder, projector: the networks; no projector is None.
         view: that it was trained on, which knows the size and normalisation of images; or None.
         tokenizer: that its texts are read by; None reads bytes.
+        scaling: of the features of a table that it was trained on; None where it was none.
     """
 
     def __init__(
@@ -63,10 +71,11 @@ class Pretrained(nn.Module):
         projector: Model | None = None,
         view: Any = None,
         tokenizer: Tokenizer | None = None,
+        scaling: Scaling | None = None,
     ):
         super().__init__()
         self.encoder, self.projector, self.view = encoder, projector, view
-        self.tokenizer = tokenizer
+        self.tokenizer, self.scaling = tokenizer, scaling
 
     @property
     def d(self) -> int:
@@ -79,9 +88,16 @@ class Pretrained(nn.Module):
         return Preprocessing.of(self.encoder, self.view)
 
     def prepare(self, images: Any) -> Tensor:
-        """Return images (n, height, width, channels) of bytes as the tensor the encoder takes."""
-        x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
-        x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
+        """Return images as the tensor that the encoder takes.
+
+        Args:
+            images: (n, height, width, channels) in uint8, uint16 or floats from 0 to 1; grey ones
+                become three channels, as in training.
+        """
+        column = as_images(np.asarray(images))
+        x = torch.from_numpy(np.ascontiguousarray(column[np.arange(len(column))]))
+        x = x.permute(0, 3, 1, 2)
+        x = x.float() / 255 if x.dtype == torch.uint8 else x
         return x if self.view is None else self.view.plain(x)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -94,9 +110,21 @@ class Pretrained(nn.Module):
             data: as for `chiaroscuro.embed`.
         """
         projector = self.projector or Projector(self.d, d=None, depth=0, last="none")
+        networks = Networks([self.encoder], [projector])
+        return embed(networks, self.as_trained(data), views=self.view)
+
+    def as_trained(self, data: Any) -> Dataset:
+        """Return data as the encoder knows them: texts by its tokenizer, tables in its scaling.
+
+        Args:
+            data: as for `chiaroscuro.embed`.
+        """
+        table = open_data(data)
         if self.tokenizer is not None:
-            data = dataclasses.replace(open_data(data), tokenizer=self.tokenizer)
-        return embed(Networks([self.encoder], [projector]), data, views=self.view)
+            table = dataclasses.replace(table, tokenizer=self.tokenizer)
+        if self.scaling is not None and table.scaling is not None:
+            table = table.scaled_by(self.scaling)
+        return table
 
 
 @dataclass(frozen=True)
@@ -108,6 +136,8 @@ class _Subject:
     view: Any
     opened: OpenRun | None
     tokenizer: Tokenizer | None
+    scaling: Scaling | None
+    side: int = 0
 
 
 def export(
@@ -116,6 +146,7 @@ def export(
     out: str | os.PathLike,
     licence: str = "",
     evaluation: bool = True,
+    side: int = 0,
 ) -> Path:
     """Write the encoder of a run for another library, with its preprocessing and a model card.
 
@@ -131,12 +162,13 @@ def export(
         out: a folder that is new or empty.
         licence: of the weights, for the card.
         evaluation: evaluate the run for the card, beside its controls.
+        side: 1 is the second encoder of a run that has two, the one for texts.
     """
     need(
         to in TARGETS,
         lambda: f"`chiaro export --to {to}` is not known; there are {', '.join(TARGETS)}.",
     )
-    subject = _of_run(run)
+    subject = _of_run(run, side)
     prepare = Preprocessing.of(subject.encoder, subject.view)
     usage, notes = _USAGE, ""
     files = _LIBRARIES[to](subject.encoder, prepare) if to in _LIBRARIES else None
@@ -144,12 +176,19 @@ def export(
     if files is not None:
         files.write(folder)
         usage = files.usage
+        if subject.tokenizer is not None:
+            _write_tokenizer(subject.tokenizer, folder)
+            usage = _TOKENIZER.format(length=subject.tokenizer.length) + usage
     elif to == "onnx":
         worst = to_onnx(subject.encoder, folder / "model.onnx", prepare.size)
         _write_json(folder / "config.json", {"library": "onnx", **_config(subject)})
         usage, notes = _ONNX, f"Largest relative difference from torch: {worst:.1e}."
     else:
-        _write_pretrained(subject, folder)
+        if _is_own(subject.encoder):  # no text builds it again: the graph stands alone
+            _write_json(folder / "config.json", {"library": "torch", **_config(subject)})
+            usage = _PROGRAM
+        else:
+            _write_pretrained(subject, folder)
         worst = to_program(subject.encoder, folder / "model.pt2", prepare.size)
         notes = f"Largest relative difference of `model.pt2`: {worst:.1e}."
     _write_card(subject, folder, to, usage.replace("DIR", folder.name), licence, evaluation, notes)
@@ -161,6 +200,7 @@ def save_pretrained(
     folder: str | os.PathLike,
     licence: str = "",
     evaluation: bool = True,
+    side: int = 0,
 ) -> Path:
     """Write a network so that `load_pretrained` reads it without the run.
 
@@ -171,11 +211,13 @@ def save_pretrained(
         folder: new or empty.
         licence: of the weights, for the card.
         evaluation: evaluate a run for the card, beside its controls.
+        side: 1 is the second encoder of a run that has two, the one for texts.
     """
     if isinstance(subject, Pretrained):
-        made = _Subject(subject.encoder, subject.projector, subject.view, None, subject.tokenizer)
+        parts = (subject.encoder, subject.projector, subject.view)
+        made = _Subject(*parts, None, subject.tokenizer, subject.scaling)
     else:
-        made = _of_run(subject)
+        made = _of_run(subject, side)
     out = _new_folder(folder)
     _write_pretrained(made, out)
     usage = _USAGE.replace("DIR", out.name)
@@ -212,7 +254,8 @@ def load_pretrained(folder: str | os.PathLike) -> Pretrained:
         parse(config["projector"], _without_files(folder)) if config.get("projector") else None
     )
     view = parse(config["view"], _views()) if config.get("view") else None
-    model = Pretrained(encoder, projector, view, _tokenizer(folder, config))
+    scaling = Scaling.read(config["scaling"]) if config.get("scaling") else None
+    model = Pretrained(encoder, projector, view, _tokenizer(folder, config), scaling)
     models.load_weights(model, models.load_foreign(folder / "model.safetensors"), prefix="")
     return model.eval()
 
@@ -220,15 +263,27 @@ def load_pretrained(folder: str | os.PathLike) -> Pretrained:
 # ---- from a run ----
 
 
-def _of_run(run: Run | OpenRun | str | os.PathLike) -> _Subject:
+def _of_run(run: Run | OpenRun | str | os.PathLike, side: int) -> _Subject:
     opened = open_run(run)
-    projector: Any = opened.networks.projectors[0]
+    encoders: Any = opened.networks.encoders
+    need(
+        side in range(len(encoders)),
+        lambda: (
+            f"An export needs a side from 0 to {len(encoders) - 1}, for `{opened.name}` has "
+            f"{len(encoders)} encoder{'s' * (len(encoders) > 1)}; received {side}."
+        ),
+    )
+    encoder, projectors, view = encoders[side], opened.networks.projectors, opened.views[side]
+    if not isinstance(encoder, Model):
+        two = np.arange(min(2, len(opened.data)))
+        encoder = Adapter(encoder, example=plain(opened.data, two, side, view))
+    projector: Any = projectors[min(side, len(projectors) - 1)]
     known = projector if isinstance(projector, Model) else None
     read = opened.reading.data
     own = bool(read.tokenizer or read.text_length != DataSettings.text_length)
-    texts = own and not opened.encoder.example(1).is_floating_point()
+    texts = own and not encoder.example(1).is_floating_point()
     tokenizer = Tokenizer(read.tokenizer, read.text_length) if texts else None
-    return _Subject(opened.encoder, known, opened.views[0], opened, tokenizer)
+    return _Subject(encoder, known, view, opened, tokenizer, opened.scaling, side)
 
 
 def _tokenizer(folder: Path, config: Mapping[str, Any]) -> Tokenizer | None:
@@ -283,17 +338,13 @@ def _new_folder(out: str | os.PathLike) -> Path:
     return folder
 
 
+def _is_own(encoder: Model) -> bool:
+    """Return whether an encoder holds a module of the user's, which no text builds again."""
+    return isinstance(encoder, Adapter) and encoder.origin is None
+
+
 def _config(subject: _Subject) -> dict[str, Any]:
     encoder = subject.encoder
-    own = isinstance(encoder, Adapter) and encoder.origin is None
-    need(
-        isinstance(encoder, Model) and not own,
-        lambda: (
-            "`save_pretrained` needs a network that can be built again from text; "
-            f"`{type(encoder).__name__}` is or holds a module of yours. Save its `state_dict()`, "
-            "or export to ONNX."
-        ),
-    )
     return {
         "format": PRETRAINED_FORMAT,
         "encoder": repr(encoder),
@@ -301,20 +352,34 @@ def _config(subject: _Subject) -> dict[str, Any]:
         "view": None if subject.view is None else repr(subject.view),
         "d": encoder.d,
         "preprocessing": Preprocessing.of(encoder, subject.view).as_dict(),
-    } | ({} if subject.tokenizer is None else {"text_length": subject.tokenizer.length})
+        "text_length": None if subject.tokenizer is None else subject.tokenizer.length,
+        "scaling": None if subject.scaling is None else subject.scaling.table(),
+    }
 
 
 def _write_pretrained(subject: _Subject, folder: Path) -> None:
+    need(
+        not _is_own(subject.encoder),
+        lambda: (
+            "`save_pretrained` needs a network that can be built again from text; "
+            f"`{subject.encoder!r}` holds a module of yours. Save its `state_dict()`, or export it "
+            "to ONNX or torch."
+        ),
+    )
     model = Pretrained(subject.encoder, subject.projector, subject.view)
     config = {"library": "chiaroscuro", **_config(subject)}
     Files(model.state_dict(), {"config.json": config}).write(folder)
-    files = {} if subject.tokenizer is None else subject.tokenizer.files()
-    for name, content in files.items():
-        (folder / "tokenizer").mkdir(exist_ok=True)
-        (folder / "tokenizer" / name).write_bytes(content)
+    if subject.tokenizer is not None:
+        _write_tokenizer(subject.tokenizer, folder / "tokenizer")
     inner: Any = getattr(getattr(subject.encoder, "module", None), "module", None)
     if hasattr(inner, "config"):  # a network of transformers: its architecture is its own file
         inner.config.save_pretrained(folder / "transformers")
+
+
+def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    for name, content in tokenizer.files().items():
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
 def _write_card(
@@ -332,7 +397,7 @@ def _write_card(
         objects.append(opened.objective)
         records = opened.history().records
         steps = max((r["step"] for r in records if "step" in r), default=None)
-        evaluation = _evaluated(opened) if wanted else "it was not asked for."
+        evaluation = _evaluated(opened, subject.side) if wanted else "it was not asked for."
         (folder / "settings.toml").write_text(to_toml(settings), encoding="utf-8")
     library = {"torch": "chiaroscuro"}.get(to, to)
     facts = Facts(
@@ -342,6 +407,7 @@ def _write_card(
         d=subject.encoder.d,
         n_parameters=sum(p.numel() for p in subject.encoder.parameters()),
         prepare=Preprocessing.of(subject.encoder, subject.view).as_dict(),
+        n_features=0 if subject.scaling is None else len(subject.scaling.names),
         usage=usage,
         settings=settings,
         environment={} if run is None else run.environment(),
@@ -355,12 +421,12 @@ def _write_card(
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def _evaluated(opened: OpenRun) -> Mapping[str, Any] | str:
-    made = None if opened.run is None else opened.run.evaluation()
+def _evaluated(opened: OpenRun, side: int) -> Mapping[str, Any] | str:
+    made = None if opened.run is None or side else opened.run.evaluation()
     if made is not None:
         return made
     try:
-        return evaluate(embed(opened), probes=["ridge"])
+        return evaluate(embed(opened, side=side), probes=["ridge"])
     except InputError as error:  # no labels, no split, or data that are not here: said in the card
         return str(error)
 

@@ -212,8 +212,8 @@ def finetune(
     """
     source = _source(subject, encoder, partial)
     table = open_data(data)
-    if source.run is not None:  # scaled and tokenised as in training
-        table = source.run.as_trained(table)
+    if source.origin is not None:  # scaled and tokenised as in training
+        table = source.origin.as_trained(table)
     train, test, n_classes = _sides(table)
     seen = _training_view(source.view) if view is None else view
     d = dimension(source.encoder, _two(table, source.view))
@@ -335,7 +335,7 @@ class _Source:
     encoder: nn.Module
     view: Any
     name: str
-    run: OpenRun | None = None
+    origin: OpenRun | Pretrained | None = None
 
     @property
     def described(self) -> str:
@@ -346,13 +346,13 @@ class _Source:
 def _source(subject: Any, encoder: Any, partial: bool) -> _Source:
     """Return the pretrained network, and the view that knows the size of what it takes."""
     if isinstance(subject, Pretrained):
-        return _Source(subject.encoder, subject.view, "a pretrained network")
+        return _Source(subject.encoder, subject.view, "a pretrained network", subject)
     if isinstance(subject, nn.Module):
         return _Source(subject, None, type(subject).__name__)
     path = isinstance(subject, str | os.PathLike)
     if path and os.path.isfile(os.path.join(subject, "config.json")) and encoder is None:
         loaded = load_pretrained(subject)
-        return _Source(loaded.encoder, loaded.view, str(subject))
+        return _Source(loaded.encoder, loaded.view, str(subject), loaded)
     if path and os.path.isfile(subject):
         need(
             encoder is not None,

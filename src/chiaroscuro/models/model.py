@@ -84,6 +84,7 @@ def images(model: object, x: Tensor, channels: int) -> None:
             f"`{name}(channels={channels})` needs images with {channels} channels, channels "
             f"first; received {tuple(x.shape)}, which has {x.shape[1]}."
             + (" It looks like channels last: `x.permute(0, 3, 1, 2)`." * (x.shape[3] == channels))
+            + (" Data give grey images as 3 equal channels." * (channels == 1 and x.shape[1] == 3))
         ),
     )
     need(
