@@ -4,9 +4,10 @@ import pytest
 import torch
 from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import chiaroscuro as cs
-from chiaroscuro.numerics import full_precision
+from chiaroscuro.numerics import full_precision, product
 from tolerances import close
 from zoo import KERNELS, OBJECTIVES, call, double, exported, extras, instances, labels, pair
 
@@ -148,8 +149,59 @@ def test_a_loss_with_reduced_products_set(products):
     close(cs.InfoNCE(cs.Cosine(0.01))(z1, z2), right.double())
 
 
-@pytest.mark.parametrize("kernel", [cs.Cosine(0.07), cs.Laplace(0.5)], ids=repr)
-def test_compiled_products_are_operations_of_their_own(kernel):
+class Products(TorchDispatchMode):
+    """Inside, every matrix product notes its formats and what precision is set."""
+
+    def __init__(self, place):
+        super().__init__()
+        self.place, self.seen = place, []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.overloadpacket.__name__ in ("mm", "bmm", "addmm", "addmm_", "baddbmm"):
+            wide = all(x.dtype in (torch.float32, torch.float64) for x in args if x.numel())
+            self.seen.append((wide, self.place.fp32_precision))
+        return function(*args, **(kwargs or {}))
+
+
+MULTIPLYING = [
+    cs.BarlowTwins(), cs.VICReg(), cs.SpectralContrastive(), cs.AlignUniform(), cs.Generalised(),
+    cs.InfoNCE(cs.Cosine(0.07)), cs.InfoNCE(cs.Gaussian(0.5)), cs.SupCon(), cs.Debiased(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("objective", MULTIPLYING, ids=repr)
+def test_products_are_whole_both_ways(objective, products):
+    """A gradient is computed after the loss has returned, perhaps with autocast around it."""
+    z1, z2 = pair(N, dtype=torch.float32)
+    products[1].fp32_precision = "bf16"
+    with Products(products[1]) as products_of, torch.autocast("cpu", torch.bfloat16):
+        call(objective, z1, z2).backward()
+    assert products_of.seen
+    assert set(products_of.seen) == {(True, "ieee")}
+    assert products[1].fp32_precision == "bf16"
+
+
+def test_a_kernel_alone_is_whole_both_ways(products):
+    z, w = pair(N, dtype=torch.float32)
+    products[1].fp32_precision = "bf16"
+    for kernel in (cs.Cosine(0.5), cs.Gaussian(0.5)):
+        with Products(products[1]) as products_of, torch.autocast("cpu", torch.bfloat16):
+            kernel(z, w).sum().backward()
+        assert set(products_of.seen) == {(True, "ieee")}, repr(kernel)
+
+
+@pytest.mark.parametrize(
+    ("objective", "count"),
+    [
+        (cs.InfoNCE(cs.Cosine(0.07)), 3),
+        (cs.InfoNCE(cs.Laplace(0.5)), 3),
+        (cs.BarlowTwins(), 3),
+        (cs.VICReg(), 3),
+        (cs.SpectralContrastive(), 6),
+    ],
+    ids=lambda x: repr(x),
+)
+def test_compiled_products_are_operations_of_their_own(objective, count):
     """Traced code cannot set the precision: all its products are an operation that does."""
     torch._dynamo.reset()
     targets = []
@@ -160,9 +212,19 @@ def test_compiled_products_are_operations_of_their_own(kernel):
 
     z1, z2 = pair(N, dtype=torch.float32)
     backend = aot_autograd(fw_compiler=compiler, bw_compiler=compiler)
-    torch.compile(cs.InfoNCE(kernel), fullgraph=True, backend=backend)(z1, z2).backward()
-    assert sum("chiaroscuro.product" in name for name in targets) == 3
-    assert not [name for name in targets if "mm" in name.split(".")]
+    torch.compile(objective, fullgraph=True, backend=backend)(z1, z2).backward()
+    assert sum("chiaroscuro.product" in name for name in targets) == count
+    assert not [name for name in targets if {"mm", "bmm", "addmm"} & set(name.split("."))]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's forward mode
+def test_a_product_has_every_derivative():
+    a, b = (torch.randn(k, 3, dtype=torch.float64, requires_grad=True) for k in (4, 2))
+    assert torch.autograd.gradcheck(product, (a, b), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(product, (a, b))
+    assert torch.autograd.gradcheck(lambda a: product(a, b.detach()), (a,), check_forward_ad=True)
+    stack = torch.randn(2, 3, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda z: product(z.mT, z.mT), (stack,))
 
 
 def test_the_product_of_compiled_losses_is_not_reduced(products, monkeypatch):

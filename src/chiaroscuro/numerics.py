@@ -253,14 +253,39 @@ def paired_power(a: Tensor, b: Tensor, p: float) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """Return a b^T in full precision, also where `torch.compile` has traced it.
+    """Return a b^T in full precision, both ways: a gradient is computed when nobody is around it.
 
-    Traced code cannot change how torch multiplies, so there the product is one opaque operation
-    that does, both ways; elsewhere `full_precision` is around it already.
+    Traced code cannot change how torch multiplies, so under `torch.compile` the product is one
+    opaque operation that does. Inside `torch.func` it is an ordinary one, whose gradient is as
+    precise as products are set to be.
     """
-    if torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
-        return _exact_product(a, b)
-    return a @ b.mT
+    if torch._C._are_functorch_transforms_active():
+        return a @ b.mT
+    return _exact_product(a, b) if torch.compiler.is_compiling() else _Product.apply(a, b)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        ctx.save_for_forward(a, b)
+        with full_precision(a.device):
+            return a @ b.mT
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        (a, b), g, wants = ctx.saved_tensors, grads[0], ctx.needs_input_grad
+        return (
+            product(g, b.mT) if wants[0] else None,
+            product(g.mT, a.mT) if wants[1] else None,
+        )
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor:
+        (a, b), (da, db) = ctx.saved_tensors, tangents
+        moved = [product(a, db)] if db is not None else []
+        moved += [product(da, b)] if da is not None else []
+        return sum(moved[1:], moved[0])
 
 
 @torch.library.custom_op("chiaroscuro::product", mutates_args=())
@@ -309,7 +334,7 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     centre = b.detach().mean(dim=0) if len(b) else 0.0
     a0, b0 = a - centre, b - centre
     sizes = a0.square().sum(dim=1)[:, None] + b0.square().sum(dim=1)
-    t = sizes - 2 * a0 @ b0.T
+    t = sizes - 2 * product(a0, b0)
     i, j = (t.detach() < NEAR * sizes.detach()).nonzero(as_tuple=True)
     if len(i) == 0:
         return t

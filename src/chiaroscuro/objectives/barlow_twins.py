@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from chiaroscuro.errors import number
-from chiaroscuro.numerics import unit
+from chiaroscuro.numerics import product, unit
 from chiaroscuro.objectives.objective import Batch, Objective
 
 __all__ = ["BarlowTwins"]
@@ -47,7 +47,7 @@ class BarlowTwins(Objective):
 
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         a, b = (unit(_centred(z).T) for z in batch.pair)
-        c = a @ b.T
+        c = product(a, b)
         diagonal = c.diagonal()
         on, off = (1 - diagonal).square().sum(), c.square().sum() - diagonal.square().sum()
         return -on, self.redundancy * off

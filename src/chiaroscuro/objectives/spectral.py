@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from chiaroscuro.numerics import product
 from chiaroscuro.objectives.objective import Batch, Objective
 
 __all__ = ["SpectralContrastive"]
@@ -38,5 +39,5 @@ class SpectralContrastive(Objective):
     def split(self, batch: Batch) -> tuple[Tensor, Tensor]:
         (z1, z2), n = batch.pair, batch.n
         paired = (z1 * z2).sum(dim=1)
-        everyone = ((z1.T @ z1) * (z2.T @ z2)).sum()
+        everyone = (product(z1.T, z1.T) * product(z2.T, z2.T)).sum()
         return 2 * paired.mean(), (everyone - paired.square().sum()) / (n * (n - 1))

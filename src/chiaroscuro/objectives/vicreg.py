@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from chiaroscuro.errors import number
-from chiaroscuro.numerics import paired_squared
+from chiaroscuro.numerics import paired_squared, product
 from chiaroscuro.objectives.objective import Batch, Objective
 
 __all__ = ["VICReg"]
@@ -71,6 +71,6 @@ class VICReg(Objective):
         centred = z - z.mean(dim=1, keepdim=True)
         deviation = (centred.square().sum(dim=1) / (n - 1) + self.eps).sqrt()
         v = (1 - deviation).clamp(min=0).sum() / d
-        c = centred.mT @ centred / (n - 1)
+        c = product(centred.mT, centred.mT) / (n - 1)
         off_diagonal = c.square().sum() - c.diagonal(dim1=1, dim2=2).square().sum()
         return self.variance * v + self.covariance * off_diagonal / d
