@@ -14,6 +14,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from chiaroscuro.engine import FitOptions, Networks, OptimiserSettings, fit, joined_ranks, rank
 from chiaroscuro.engine.state import begin
+from chiaroscuro.errors import ChiaroError
+from chiaroscuro.kernels import Cosine, Learnable
 from chiaroscuro.objectives import InfoNCE
 
 WIDTH, DEPTH = 256, 12
@@ -62,6 +64,34 @@ with joined_ranks():
     told = {"most": most, "size": size, "parts": parts, "on_meta": on_meta, "same": same}
     (folder / f"told-{rank()}.json").write_text(json.dumps(told))
     torch.save(dict(fitted.networks.state_dict()), folder / f"weights-{rank()}.pt")
+
+    def small(name, tau, **more):
+        "Weights after six steps, cut and whole, and the temperature."
+        found = []
+        for shard in (True, False):
+            torch.manual_seed(0)
+            layers = [torch.nn.Linear(8, 6), torch.nn.Tanh(), torch.nn.Linear(6, 4)]
+            objective = InfoNCE(Cosine(Learnable(tau)))
+            optimiser = OptimiserSettings(name=name, lr=0.05, second_momentum=0.99)
+            options = FitOptions(device="cpu", shard=shard, **more)
+            batches = [(mine, mine + 0.1)] * 6
+            done = fit(Networks([torch.nn.Sequential(*layers)]), objective, batches, optimiser,
+                       options=options)
+            learnt = [*done.networks.parameters(), *done.objective.parameters()]
+            found.append(torch.cat([p.detach().flatten() for p in learnt]))
+        return found
+
+    apart = {}
+    for name in ("sgd", "adamw", "lars"):
+        for what, tau, more in (("float16", 0.5, {"precision": "float16", "clip": 1.0}),
+                                ("clipped", [0.3, 0.5, 0.7, 0.9], {"clip": 0.1})):
+            cut, kept = small(name, tau, **more)
+            apart[f"{name}, {what}"] = float((cut - kept).abs().max())
+    try:
+        small("sgd", [0.5] * 4, precision="float16")
+    except ChiaroError as error:
+        apart["refused"] = str(error)
+    (folder / f"apart-{rank()}.json").write_text(json.dumps(apart))
 for name in ("RANK", "WORLD_SIZE"):
     del os.environ[name]
 alone = networks()
@@ -97,3 +127,14 @@ def test_all_ranks_end_with_the_weights_of_one_process(told):
         assert found.keys() == alone.keys()
         for name, value in alone.items():
             torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_cut_networks_take_the_steps_of_whole_ones_in_float16_and_clipped(told):
+    """Whatever steps them, and beside a temperature that is not cut."""
+    folder, _ = told
+    for rank in range(2):
+        apart = json.loads((folder / f"apart-{rank}.json").read_text())
+        assert "learns 4 together" in apart.pop("refused")
+        assert len(apart) == 6
+        for name, gap in apart.items():
+            assert gap <= 1e-6, f"{name} is {gap:.1e} from whole networks"

@@ -75,10 +75,11 @@ class LARS(torch.optim.Optimizer):
         """One step of every tensor that has a gradient."""
         need(closure is None, "`LARS.step` takes no closure; call `backward` before it.")
         for group in self.param_groups:
-            alike: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+            alike: dict[tuple[torch.device, torch.dtype, bool], list[Tensor]] = {}
             for w in group["params"]:
-                if w.grad is not None:
-                    alike.setdefault((w.device, w.dtype), []).append(w)
+                if w.grad is not None:  # parts of tensors and whole ones are not moved together
+                    kind = w.device, w.dtype, _is_cut(w)
+                    alike.setdefault(kind, []).append(w)
             for weights in alike.values():
                 self._move(weights, [w.grad for w in weights], group)
 
@@ -100,15 +101,33 @@ class LARS(torch.optim.Optimizer):
                 self.state[w]["v"] = torch.zeros_like(w)
         velocities = [self.state[w]["v"] for w in weights]
         overflowed = getattr(self, "found_inf", None)
-        if overflowed is not None:  # set by a gradient scaler
-            for w, v, move in zip(weights, velocities, moves, strict=True):
-                new = group["momentum"] * v + move
-                w.copy_(torch.where(overflowed > 0, w, w - new))
-                v.copy_(torch.where(overflowed > 0, v, new))
+        if overflowed is not None:  # set by a gradient scaler: the device takes the step or not
+            parts = [[_part(t) for t in some] for some in (weights, moves, velocities)]
+            torch._fused_sgd_(
+                *parts,
+                weight_decay=0.0,
+                momentum=group["momentum"],
+                lr=1.0,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+                is_first_step=False,
+                found_inf=overflowed,
+            )
             return
         torch._foreach_mul_(velocities, group["momentum"])
         torch._foreach_add_(velocities, moves)
         torch._foreach_sub_(weights, velocities)
+
+
+def _is_cut(t: Tensor) -> bool:
+    """Return whether a tensor is one of which each rank has a part."""
+    return hasattr(t, "to_local")
+
+
+def _part(t: Tensor) -> Tensor:
+    """Return what this rank has of a tensor, in the same memory."""
+    return t.to_local() if _is_cut(t) else t  # type: ignore[attr-defined]
 
 
 def optimiser(
@@ -144,8 +163,10 @@ def optimiser(
         return LARS(groups, settings.lr, settings.momentum, eta=settings.trust)
     fused = True if scaled else None  # only those leave the decision to the device
     if settings.name == "sgd":
+        if any(map(_is_cut, parameters)):
+            fused = None  # torch has no such step of parts of tensors: the host decides
         made = torch.optim.SGD(groups, settings.lr, settings.momentum, fused=fused)
-        for p in parameters if scaled and settings.momentum else ():
+        for p in parameters if fused and settings.momentum else ():
             # torch leaves them as memory was where the first step is not taken
             made.state[p]["momentum_buffer"] = torch.zeros_like(p)
         return made

@@ -45,6 +45,7 @@ from chiaroscuro.models import pack, unpack
 
 __all__ = [
     "blocks",
+    "clip_gradients",
     "fill",
     "load_moments",
     "recomputed",
@@ -142,6 +143,26 @@ def _without_numbers(networks: Networks) -> Networks:
     for buffer in networks.buffers():
         memo[id(buffer)] = torch.empty_like(buffer, device="meta")
     return copy.deepcopy(networks, memo)
+
+
+def clip_gradients(parameters: Sequence[Tensor], most: float) -> None:
+    """Scale gradients down to a norm of `most` together, whether they are cut over ranks or not.
+
+    Args:
+        parameters: with or without gradients; those of an objective are whole on every rank.
+        most: the norm that is allowed.
+    """
+    kinds = [[p for p in parameters if isinstance(p, DTensor) == cut] for cut in (True, False)]
+    if not all(kinds):
+        nn.utils.clip_grad_norm_(parameters, most)
+        return
+    norms = [
+        nn.utils.get_total_norm([p.grad for p in kind if p.grad is not None]) for kind in kinds
+    ]
+    whole = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
+    total = torch.linalg.vector_norm(torch.stack(whole))
+    for kind in kinds:
+        nn.utils.clip_grads_with_norm_(kind, most, total)
 
 
 def recomputed(networks: nn.Module) -> nn.Module:

@@ -133,6 +133,15 @@ def begin(
         networks = networks.to(device)
     torch.manual_seed(options.seed + 1_000_003 * rank())  # dropout differs from rank to rank
     half = options.precision == "float16"
+    several = [p for p in objective.parameters() if p.requires_grad and p.numel() > 1]
+    need(
+        not (half and several and plain is not None),
+        lambda: (
+            '`shard` with `precision = "float16"` needs an objective that learns single numbers; '
+            f"`{type(objective).__name__}` learns {several[0].numel()} together. Take bfloat16, or "
+            "one temperature for all dimensions."
+        ),
+    )
     made = as_optimiser(optimiser, networks, objective, scaled=half)
     return State(
         networks=networks,

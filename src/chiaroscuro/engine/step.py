@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from chiaroscuro.engine.caching import cached_backward
@@ -31,6 +31,7 @@ from chiaroscuro.engine.distributed import (
 from chiaroscuro.engine.networks import taking
 from chiaroscuro.engine.options import FitOptions
 from chiaroscuro.engine.schedules import towards_one
+from chiaroscuro.engine.sharding import clip_gradients
 from chiaroscuro.engine.state import State, device_of, diverged
 from chiaroscuro.engine.stream import PairBatch
 from chiaroscuro.errors import InputError, need
@@ -65,7 +66,7 @@ def take_step(
         state.scaler.unscale_(state.optimiser)
     if options.clip:
         learnt = [p for group in state.optimiser.param_groups for p in group["params"]]
-        nn.utils.clip_grad_norm_(learnt, options.clip)
+        clip_gradients(learnt, options.clip)
     if state.scaler is None:
         state.optimiser.step()
     else:  # takes no step where a gradient has overflowed
