@@ -53,10 +53,10 @@ def test_every_verb_has_help(capsys, verb):
 
 
 WRONG = {
-    (): "`chiaro` needs a verb: demo, train, preset, embed, evaluate, ",
+    (): "`chiaro` needs a command: demo, train, preset, list, embed, evaluate, ",
     ("docter",): "did you mean `chiaro doctor`?",
-    ("xyzzy",): "`chiaro xyzzy` is not a verb; there are demo, train, ",
-    ("--verbose",): "VERB",
+    ("xyzzy",): "`chiaro xyzzy` is not a command; there are demo, train, ",
+    ("--verbose",): "COMMAND",
     ("doctor", "--jso"): "--jso",
     ("doctor", "--js"): "--js",
     ("train",): "`chiaro train` needs data, a preset or a file of settings",
@@ -74,7 +74,7 @@ WRONG = {
     ("preset", "show", "byo"): "did you mean `byol`?",
     ("embed", "nowhere", "--out", "x.npz"): "There is no folder `nowhere`",
     ("evaluate", "nowhere.npz"): "`nowhere.npz` does not exist",
-    ("data", "get", "cifra10"): "`cifra10` cannot be fetched",
+    ("data", "get", "cifra10"): "`cifra10` is not a dataset to download",
     ("cite",): "OBJECT",
     ("cite", "a", "b"): "unrecognized arguments: b",
     ("cite", "Gausian"): "`Gausian` is not known here; did you mean `Gaussian`?",
@@ -97,7 +97,7 @@ def test_a_wrong_call_is_one_sentence_and_status_2(capsys, argv):
 def test_a_wrong_call_from_a_shell():
     done = process("docter")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "`chiaro docter` is not a verb; did you mean `chiaro doctor`?\n"
+    assert done.stderr == "`chiaro docter` is not a command; did you mean `chiaro doctor`?\n"
 
 
 def test_ctrl_c_is_130_and_a_refusal_is_2(capsys, monkeypatch):

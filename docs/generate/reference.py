@@ -205,23 +205,8 @@ def _ranges() -> dict[str, str]:
     return found
 
 
-def _described(kind: type) -> dict[str, str]:
-    """Return the text of each argument in a docstring."""
-    text = inspect.getdoc(kind) or ""
-    body = text.split("Args:\n", 1)[-1].split("\n\n")[0]
-    found: dict[str, str] = {}
-    names: list[str] = []
-    for line in textwrap.dedent(body).splitlines():
-        item = re.match(r"^(\w+(?:, \w+)*): (.*)$", line)
-        if item:
-            names = item[1].split(", ")
-            found |= dict.fromkeys(names, item[2])
-        else:
-            found |= {name: f"{found[name]} {line.strip()}" for name in names}
-    return found
-
-
 def _settings() -> str:
+    from chiaroscuro.cli.listing import setting_meanings
     from chiaroscuro.engine import Settings
 
     ranges = _ranges()
@@ -239,7 +224,7 @@ def _settings() -> str:
         if dataclasses.is_dataclass(field.default_factory)
     ]
     for group, kind in groups:
-        described = _described(kind)  # type: ignore[arg-type]
+        described = setting_meanings(kind)  # type: ignore[arg-type]
         head = summary(kind)
         lines += [f"## {group or 'Top level'}", "", escaped(head), ""]
         lines += ["| key | default | range | meaning and source |", "|---|---|---|---|"]

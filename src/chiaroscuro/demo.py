@@ -31,7 +31,7 @@ def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
     settings = cs.engine.read_settings("demo", overrides)
     print(
         "Handwritten digits at random places, angles, sizes and colours. A small network learns, "
-        "without\nlabels, which two drawings show the same handwriting: a minute or two on two "
+        "without\nlabels, which two drawings show the same handwriting: about two minutes on two "
         "cores.",
         flush=True,
     )

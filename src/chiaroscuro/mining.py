@@ -1,4 +1,4 @@
-"""`mine`: hard negatives for each sample, found by an index, as a data set of triples."""
+"""`mine`: hard negatives for each sample, found by an index, as a dataset of triples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def mine(
     index: str = "exact",
     seed: int = 0,
 ) -> Dataset:
-    """Return a data set of triples: each sample, its positive, and its hardest negatives.
+    """Return a dataset of triples: each sample, its positive, and its hardest negatives.
 
         candidates of i, nearest first: j with cos(h_i, g_j) <= (1 - margin) cos(h_i, g_i+)
 
@@ -40,7 +40,7 @@ def mine(
     of the same class, drawn by the seed. Negatives are the nearest candidates of another class or
     group, after the first `skip` of them; those nearer than nearly as near as the positive are
     taken for false negatives and left out [moreira2024]. A sample with fewer than `negatives` of
-    them is left out, and the name of the data set says how many were.
+    them is left out, and the name of the dataset says how many were.
 
     `train` shows the negatives to every anchor, as further candidates of the objective, which has
     to take some: `InfoNCE(Cosine(tau=0.05), OtherView(), anchors='first')`.
@@ -109,7 +109,7 @@ def mine(
 
 
 def save_triples(triples: Dataset, path: str | os.PathLike) -> None:
-    """Write a data set of triples as an `.npz` that `open_data` reads.
+    """Write a dataset of triples as an `.npz` that `open_data` reads.
 
     Args:
         triples: of `mine`.

@@ -248,7 +248,7 @@ def evaluate(
         probes: of "ridge", "logistic" and "sgd".
         template: of a run, a class as a text, such as "a photo of a {}", for zero-shot
             classification; None is the name alone.
-        on: of a run, several data sets to evaluate it on, each as `open_data` takes it; none is
+        on: of a run, several datasets to evaluate it on, each as `open_data` takes it; none is
             those of the run.
         data, encoder, second_encoder, projector, predictor, objective, view, second_view: objects
             that a run was trained with and cannot make again by itself.
@@ -257,7 +257,7 @@ def evaluate(
 
     Returns:
         `{"protocol": ..., "results": ...}`, as `diagnostics.evaluate` describes it; with `on` a
-        dictionary of these, by the name of the data set. {} on ranks that only embed.
+        dictionary of these, by the name of the dataset. {} on ranks that only embed.
 
     Example:
         >>> import numpy as np
@@ -305,12 +305,12 @@ def _only_embeds(passing: Any) -> bool:
 def _on_each(
     run: Any, on: Sequence[Any], probes: Sequence[str], template: str, passing: Any
 ) -> dict[str, Any]:
-    """Evaluate a run on several data sets, each opened, embedded and let go in turn."""
+    """Evaluate a run on several datasets, each opened, embedded and let go in turn."""
     from chiaroscuro import data, diagnostics, engine
 
     need(
         not isinstance(on, str),
-        lambda: f"`evaluate(on)` needs a list of data sets; received the text `{on}`.",
+        lambda: f"`evaluate(on)` needs a list of datasets; received the text `{on}`.",
     )
     about = {"subject": run.name if run.run is None else str(run.run.folder)}
     about["weights"] = run.weights
@@ -327,7 +327,7 @@ def _on_each(
             made = diagnostics.evaluate(embeddings, probes)
         except InputError as error:
             raise InputError(
-                f"`{name}`, data set {len(results) + 1} of {len(on)}: {error}"
+                f"`{name}`, dataset {len(results) + 1} of {len(on)}: {error}"
             ) from None
         results[name] = _with_protocol(made, {**about, "data": name}, embeddings)
     return results

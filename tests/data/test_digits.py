@@ -72,7 +72,7 @@ def test_every_part_of_the_key_matters(data):
 
 
 def test_the_same_everywhere_and_always(data):
-    # the numbers of another day: a change here is a change of the data set
+    # the numbers of another day: a change here is a change of the dataset
     assert abs(data.column("images").mean() - 126.267) < 0.01
     assert data.groups[:4].tolist() == [1, 1, 3, 3]
     first = [-0.0172, 0.1349, -0.1576, 0.7018, 0.9339, 0.5051, 0.4743, 0.5082, 1.0, 0.0168]

@@ -23,7 +23,7 @@ LABELS = np.array([0, 1, 2, 0, 1, 2])
 
 
 class Items(TorchDataset):
-    """A map-style data set that counts which of its items are read."""
+    """A map-style dataset that counts which of its items are read."""
 
     def __init__(self, items):
         self.items, self.read = items, []
@@ -117,7 +117,7 @@ def test_paths_are_read_and_known_as_files(tmp_path):
 
 def test_items_are_read_when_a_batch_needs_them():
     items = Items([(torch.from_numpy(x), int(y)) for x, y in zip(ROWS, LABELS, strict=True)])
-    items.targets = LABELS.tolist()  # as torchvision's data sets keep them
+    items.targets = LABELS.tolist()  # as torchvision's datasets keep them
     items.classes = ["a", "b", "c"]
     table = from_object(items)
     assert len(set(items.read)) <= 3  # the first says what they are, some whether labels agree

@@ -1,4 +1,4 @@
-"""Parquet and Hugging Face data sets, and the sentence where their packages are missing."""
+"""Parquet and Hugging Face datasets, and the sentence where their packages are missing."""
 
 import gzip
 import io

@@ -37,7 +37,7 @@ def test_the_healthy_are_left_alone(healthy):
     found = diagnose(healthy, Context(LOSS, 128, history=history))
     assert grave(found) == []
     assert found.state == "nothing found"
-    assert found.verdict.startswith(f"Nothing found by these {len(found.checks)} checks")
+    assert found.verdict.startswith(f"No problem found by {len(found.checks)} checks")
 
 
 # ---- one planted ill for each rule ----

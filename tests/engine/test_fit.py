@@ -244,7 +244,7 @@ REFUSED = {
         {"batches": DOUBLE},
         r"`Sequential` needs to take .* \(4, 6\) in float64 and .* raised RuntimeError: mat1",
     ),
-    "a data set": (
+    "a dataset": (
         {"batches": TensorDataset(torch.zeros(4, 6), torch.zeros(4, 6))},
         r"a `TensorDataset` gives one at a time: `DataLoader",
     ),

@@ -267,7 +267,7 @@ def test_the_command(run, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["protocol"]["n_test"] == 20
 
 
-# ---- several data sets ----
+# ---- several datasets ----
 
 
 def test_a_run_is_evaluated_on_several_data_sets(run, tmp_path, capsys):
@@ -279,9 +279,9 @@ def test_a_run_is_evaluated_on_several_data_sets(run, tmp_path, capsys):
     alone = cs.evaluate(run[0], ["ridge"])
     assert found[own]["results"]["encoder"] == alone["results"]["encoder"]
     assert found[other]["protocol"]["data"] == other
-    with pytest.raises(InputError, match="data set 2 of 2: `evaluate` needs"):
+    with pytest.raises(InputError, match="dataset 2 of 2: `evaluate` needs"):
         cs.evaluate(run[0], ["ridge"], on=[own, arrays()["x"]])
-    with pytest.raises(InputError, match="needs a list of data sets; received the text"):
+    with pytest.raises(InputError, match="needs a list of datasets; received the text"):
         cs.evaluate(run[0], on=own)
     assert main(["evaluate", str(run[0].folder), "--data", own, other]) == 0
     said = capsys.readouterr().out

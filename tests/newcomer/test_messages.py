@@ -138,3 +138,54 @@ def test_14_a_parquet_file_with_string_labels_trains_and_is_evaluated(capsys, tm
     status, table, err = typed(capsys, "evaluate", out)
     assert status == 0, err
     assert "encoder" in table
+
+
+# ---- what a newcomer types next ----
+
+
+@pytest.mark.parametrize("kind", ["presets", "settings", "data", "encoders", "views", "objectives"])
+def test_everything_that_can_be_set_is_listed(capsys, kind):
+    status, out, err = typed(capsys, "list", kind)
+    assert (status, err) == (0, "")
+    expected = {
+        "presets": "simclr ", "settings": "optimiser.lr=0.3 ", "data": ".csv, .tsv",
+        "encoders": "ResNet(depth=18,", "views": "SimCLR(size, strength=1.0,",
+        "objectives": "InfoNCE(kernel=None,",
+    }  # fmt: skip
+    assert f"\n{expected[kind]}" in out
+    assert max(map(len, out.splitlines())) <= 98
+
+
+def test_the_list_says_what_can_be_listed(capsys):
+    status, out, _ = typed(capsys, "list")
+    assert status == 0
+    for line in out.splitlines():
+        if line.startswith("chiaro list "):
+            assert typed(capsys, *line.split()[1:3])[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "wanted"),
+    [
+        ("optimiser.learning_rate", "did you mean `optimiser.lr`?"),
+        ("batch_size", "did you mean `batch`?"),
+        ("temperature", "`objective=InfoNCE(kernel=Cosine(tau=0.1))`"),
+        ("qqqqq", "`chiaro list settings` shows them all."),
+    ],
+)
+def test_settings_by_the_names_of_other_libraries(capsys, key, wanted):
+    assert wanted in refused(capsys, "train", "simclr", "--set", f"{key}=0.1")
+
+
+def test_unknown_encoders_and_views_say_where_they_are_listed(capsys, tmp_path):
+    for key, kind in (("network.encoder=resnet18", "encoders"), ("views.first=crop", "views")):
+        said = refused(capsys, "train", "digits", "--set", key, "--out", str(tmp_path / "run"))
+        assert f"See `chiaro list {kind}`." in said
+
+
+def test_the_command_for_a_label_column_is_filled_in(capsys, tmp_path):
+    table = tmp_path / "my table.csv"
+    table.write_text("a,y\n" + "".join(f"{at},{at % 2}\n" for at in range(40)))
+    said = refused(capsys, "train", str(table), "--out", str(tmp_path / "run"))
+    assert f"`chiaro train '{table}' --labels y`" in said
+    assert "COLUMN" not in said

@@ -63,18 +63,43 @@ def test_verdict_and_advice(opened, address):
 def test_accuracies_are_shares_and_dimensions_are_counts(opened, tmp_path):
     made = make_run(tmp_path / "run", n=60, epochs=1)
     made.write_diagnosis({**DIAGNOSIS, "measures": {"n": 2048, "effective_rank": 7.25}})
-    results = {"encoder": {"d": 128, "knn_20": 0.832, "linear": 0.8}, "projector": {"d": 64}}
+    encoder = {"d": 128, "knn_20": 0.832, "knn_20_majority": 0.8, "few_shot_1_interval": 0.01}
+    results = {"encoder": encoder, "projector": {"d": 64}}
     made.folder.joinpath("evaluation.json").write_text(json.dumps({"results": results}))
     one = opened(report(made, tmp_path / "a.html").as_uri())
     shown = text(one, "#verdict")
     assert "encoder (128)" in shown
     assert "83.2" in shown
     assert "\t80 %" in shown
+    assert "accuracy of 20 nearest neighbours, one vote each" in shown
+    assert "few shot" not in shown  # half an interval is no accuracy
     assert "800 %" not in shown  # 100 times 128 or 64
     assert "400 %" not in shown
-    assert "are of 2\u202f048 rows" in shown  # two values under one name are told apart
+    assert "are of 2,048 rows" in shown  # two values under one name are told apart
     assert "alignment of z" in shown
     assert one.errors == []
+
+
+def test_one_accuracy_is_told(opened, tmp_path):
+    """Where an evaluation is there, no accuracy of other rows stands beside the held-out one."""
+    made = make_run(tmp_path / "run", n=60, epochs=1)
+    said = "No problem found by 2 checks: nearest neighbours predict 79.2% of the labels."
+    measures = {"n": 60, "knn_accuracy": 0.792, "effective_rank": 7.25}
+    checked = {"state": "nothing found", "checks": ["a", "b"], "findings": []}
+    made.write_diagnosis({"verdict": said, "measures": measures, **checked})
+    results = {"encoder": {"d": 12, "knn_20": 0.832}, "input": {"d": 4, "knn_20": 0.5}}
+    made.folder.joinpath("evaluation.json").write_text(json.dumps({"results": results}))
+    one = opened(report(made, tmp_path / "a.html").as_uri())
+    assert text(one, ".verdict") == "2 checks found no problem."
+    assert "83.2" in text(one, ".numbers")
+    assert "79.2" not in text(one, "#verdict")
+    two = opened(report([made, made], tmp_path / "two.html").as_uri())
+    table = text(two, "table.compare")
+    assert "83.2" in table
+    assert "accuracy among the samples shown" not in table
+    assert "effective rank, encoder h (dimensions)\t7.25\t7.25" in table  # of the diagnosis
+    assert "samples shown, encoder h" in table  # what the diagnosis does not have
+    assert two.errors == []
 
 
 def test_labels_may_be_numbers_of_any_size(opened, tmp_path):
@@ -308,6 +333,14 @@ def test_both_themes(opened, address):
 @pytest.mark.parametrize("width", [360, 768, 3840])
 def test_nothing_sticks_out_at_any_width(opened, address, width):
     one = opened(address, viewport={"width": width, "height": 900})
+    one.page.evaluate("() => chiaroscuro.map.select([5])")  # and a sample with its facts is open
+    one.page.wait_for_selector(".detail .facts")
+    inside = """() => {
+      const card = document.querySelector(".detail").getBoundingClientRect();
+      const facts = [...document.querySelectorAll(".detail dd")];
+      return facts.every((fact) => fact.getBoundingClientRect().right <= card.right);
+    }"""
+    assert one.page.evaluate(inside)
     assert one.page.evaluate("() => document.documentElement.scrollWidth") <= width
     assert one.page.evaluate("() => parseFloat(getComputedStyle(document.body).fontSize)") >= 13
 
@@ -326,7 +359,7 @@ def test_two_runs_side_by_side(opened, compared):
     share.evaluate("(s) => { s.value = '0'; s.dispatchEvent(new Event('input')); }")
     assert text(one, "#compare output") == "0 % of training"
     assert text(one, ".tabs + div h1") == "first"
-    one.page.locator(".side button").nth(1).click()
+    one.page.locator(".side button.link").nth(1).click()
     assert text(one, ".tabs + div h1") == "second"
     assert one.errors == []
 
@@ -454,7 +487,7 @@ def test_advice_is_short(opened, run, tmp_path):
     one = opened(report(run, tmp_path / "a.html", diagnosis=found).as_uri())
     shown = text(one, ".finding code")
     assert shown == "--set 'objective=InfoNCE(kernel=Cosine(tau=[0.2]*32+[0.4]*32))'"
-    assert text(one, ".light strong") == "Nothing wrong found"
+    assert text(one, ".light strong") == "No problem found"
 
 
 def test_search_finds_ids_and_labels(opened, address):
@@ -469,6 +502,28 @@ def test_search_finds_ids_and_labels(opened, address):
     assert found == [row for row in range(100) if row % 3 == 1]
     field.fill("")
     one.page.wait_for_function("() => chiaroscuro.map.state.selected === null")
+
+
+def test_a_whole_label_or_id_means_no_other(opened, tmp_path):
+    """A label `7` is not each id with a 7 in it; a part of a word is still searched for."""
+    h = np.random.default_rng(0).normal(size=(90, 4))
+    names = ["7", "no", "eagle"]
+    e = Embeddings(
+        h=h, labels=np.arange(90) % 3, class_names=names, texts=["a 7th"] * 3 + ["b"] * 87
+    )
+    one = opened(report(e, tmp_path / "a.html").as_uri())
+    field = one.page.get_by_role("searchbox")
+    chosen = "() => chiaroscuro.map.state.selected"
+    for words, wanted in (
+        ("7", [r for r in range(90) if r % 3 == 0 or r == 7 or r < 3]),
+        ("eag", list(range(2, 90, 3))),
+        ("7th no", [1]),
+    ):
+        field.fill(words)
+        one.page.wait_for_function(
+            "(n) => chiaroscuro.map.state.selected?.length === n", arg=len(wanted)
+        )
+        assert one.page.evaluate(chosen) == wanted
 
 
 def saved(one, button):
@@ -494,10 +549,13 @@ def test_a_selection_becomes_a_table_and_a_split(opened, address):
     ]  # fmt: skip
 
 
-def test_every_chart_can_be_saved(opened, address):
-    one = opened(address)
-    for figure in one.page.locator("figure.plot:not(.raw)").all():
+def test_every_chart_can_be_saved(opened, compared):
+    one = opened(compared)
+    assert one.page.locator(".raw, .side figure, .heat, .bars").count() >= 8
+    for figure in one.page.locator("figure, div:has(> .above):has(> ul, .heat)").all():
         assert figure.locator(".export").all_inner_texts() == ["SVG", "PNG", "CSV"]
+    for table in one.page.locator("div:has(> .above):has(.plain)").all():
+        assert table.locator(".export").all_inner_texts() == ["CSV"]
     chart = one.page.locator("#training figure").first
     _, drawn = saved(one, chart.get_by_text("SVG", exact=True))
     root = ElementTree.fromstring(drawn)
@@ -519,6 +577,32 @@ def test_every_chart_can_be_saved(opened, address):
     _, drawn = saved(one, exports.get_by_text("SVG", exact=True))
     dots = list(ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}circle"))
     assert len(dots) == 240
+    assert one.errors == []
+
+
+def test_tables_and_bars_are_drawn_to_be_saved(opened, address):
+    """The picture of a shaded table and of bars holds what the page shows."""
+    one = opened(address)
+    mark = "{http://www.w3.org/2000/svg}"
+    for place, lines in (
+        ("#graph div:has(> .above):has(.heat)", "tr"),
+        ("#views div:has(> ul)", "li"),
+    ):
+        part = one.page.locator(place).first
+        saves = part.locator(".exports")
+        name, drawn = saved(one, saves.get_by_text("SVG", exact=True))
+        root = ElementTree.fromstring(drawn)
+        words = [word.text or "" for word in root.iter(f"{mark}text")]
+        n_rows = part.locator(lines).count()
+        assert name.endswith(".svg")
+        assert set(part.locator(lines).last.inner_text().split("\t")[0].split("\n")) <= set(words)
+        rects = list(root.iter(f"{mark}rect"))[1:]  # the first is the ground
+        assert len(rects) == (n_rows if lines == "li" else (n_rows - 1) * len(CLASSES))
+        assert max(float(rect.get("width")) for rect in rects) > 1
+        _, image = saved(one, saves.get_by_text("PNG", exact=True))
+        pixels = np.asarray(Image.open(io.BytesIO(image)).convert("RGB"))
+        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 10
+    assert one.page.locator("svg.offstage").count() == 0
     assert one.errors == []
 
 

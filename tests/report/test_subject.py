@@ -188,7 +188,7 @@ def test_a_diagnosis_in_either_form():
         other["findings"][0] | {"severity": "note", "advice": "do", "change": ["--set a.b=true"]}
         == (other["findings"][0])
     )
-    assert diagnosis_of({})["verdict"] == "Nothing is wrong that we look for."
+    assert diagnosis_of({})["verdict"] == "No problem found."
     with pytest.raises(InputError, match="a list of findings; received str"):
         diagnosis_of({"findings": "none"})
 

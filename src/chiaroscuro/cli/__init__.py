@@ -45,9 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     parser, verbs = build_parser()
     if not argv:
-        raise InputError(f"`chiaro` needs a verb: {', '.join(verbs)}; see `chiaro --help`.")
+        raise InputError(f"`chiaro` needs a command: {', '.join(verbs)}; see `chiaro --help`.")
     if not argv[0].startswith("-") and argv[0] not in verbs:
-        raise InputError(f"`chiaro {argv[0]}` is not a verb{_nearest(argv[0], verbs)}")
+        raise InputError(f"`chiaro {argv[0]}` is not a command{_nearest(argv[0], verbs)}")
     try:
         call = parser.parse_args(argv)
     except SystemExit as stop:  # --help and --version have printed

@@ -4,7 +4,7 @@ import argparse
 from typing import Any, NoReturn
 
 from chiaroscuro import __version__
-from chiaroscuro.cli import diagnosing, doctor, training, verbs
+from chiaroscuro.cli import diagnosing, doctor, listing, training, verbs
 from chiaroscuro.errors import InputError
 
 __all__ = ["build_parser"]
@@ -47,7 +47,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, list[str]]:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"chiaro {__version__}")
-    actions = parser.add_subparsers(metavar="VERB", required=True)
+    actions = parser.add_subparsers(metavar="COMMAND", required=True)
 
     demo = _verb(
         actions,
@@ -74,7 +74,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, list[str]]:
     train.add_argument(
         "--minutes", metavar="N", type=float, help="time for training on DATA (default: 5)"
     )
-    _add_sets(train, "change a setting, such as optimiser.lr=0.1")
+    _add_sets(train, "change a setting, such as optimiser.lr=0.1 (`chiaro list settings`)")
     train.add_argument(
         "--data", metavar="SPEC", help="data for a preset or a settings file, in place of its own"
     )
@@ -112,6 +112,20 @@ def build_parser() -> tuple[argparse.ArgumentParser, list[str]]:
     _verb(presets, "list", "List the presets", verbs.preset_list)
     show = _verb(presets, "show", "Print a preset as TOML, to copy and edit", verbs.preset_show)
     show.add_argument("name", metavar="NAME", help="name of the preset")
+
+    names = _verb(
+        actions,
+        "list",
+        "List presets, settings, data layouts, encoders, views or objectives",
+        listing.list_names,
+    )
+    names.add_argument(
+        "kind",
+        metavar="|".join(listing.KINDS),
+        choices=listing.KINDS,
+        nargs="?",
+        help="what to list (default: what can be listed)",
+    )
 
     embed = _verb(actions, "embed", "Embed data with a trained run", verbs.embed)
     embed.add_argument("run", metavar="RUN", help="run folder")

@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import re
+import shlex
 import sys
 from typing import Any
 
@@ -76,9 +78,13 @@ def _new(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
         try:
             suggestion = suggest(source, call.minutes, sets)
         except InputError as error:
-            if "with `labels=" not in str(error) or call.labels:
+            column = re.search(r"with `labels='([^`]*)'`", str(error))
+            if column is None or call.labels:
                 raise
-            raise InputError(f"{error} Here: `chiaro train {what} --labels COLUMN`.") from None
+            labels = shlex.quote(column[1])
+            raise InputError(
+                f"{error} Here: `chiaro train {shlex.quote(what)} --labels {labels}`."
+            ) from None
         settings, said = suggestion.settings, list(suggestion.reasons)
         said.append("Change any of it with `--set`; the settings are in the run folder.")
     else:

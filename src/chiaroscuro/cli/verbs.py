@@ -33,17 +33,10 @@ def demo(call: argparse.Namespace) -> int:
 
 
 def preset_list(call: argparse.Namespace) -> int:
-    import textwrap
-
+    from chiaroscuro.cli.listing import print_columns
     from chiaroscuro.engine import preset_summary, presets
 
-    names = presets()
-    width = max(map(len, names)) + 2
-    for name in names:
-        lines = textwrap.wrap(preset_summary(name), 98 - width) or [""]
-        print(f"{name:<{width}}{lines[0]}")
-        for line in lines[1:]:
-            print(" " * width + line)
+    print_columns({name: preset_summary(name) for name in presets()})
     return 0
 
 
@@ -202,7 +195,7 @@ def data_list(call: argparse.Namespace) -> int:
     datasets = available()
     width = max(len(one.name) for one in datasets)
     for one in datasets:
-        print(f"{one.name:<{width}}  {one.where or 'not here'}  {one.note}".rstrip())
+        print(f"{one.name:<{width}}  {one.where or 'not downloaded':<14}  {one.note}".rstrip())
     return 0
 
 

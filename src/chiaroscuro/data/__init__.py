@@ -18,7 +18,7 @@ from chiaroscuro.data.dataset import NEGATIVES, SPLITS, Column, Dataset, Skipped
 from chiaroscuro.data.digits import WanderingDigits
 from chiaroscuro.data.download import OFFICIAL, get
 from chiaroscuro.data.emoji import read_emoji
-from chiaroscuro.data.find import Available, available, is_data, open_data
+from chiaroscuro.data.find import Available, available, is_data, layouts, open_data
 from chiaroscuro.data.folders import read_folder
 from chiaroscuro.data.laws import (
     Delta,
@@ -102,6 +102,7 @@ __all__ = [
     "holds_files",
     "is_data",
     "is_source",
+    "layouts",
     "mod_add",
     "modular_addition",
     "open_data",

@@ -32,7 +32,7 @@ _SIDE = re.compile(r"(?:(train|test)_(\w+)|(\w+)_(train|test))", re.IGNORECASE)
 def from_arrays(
     arrays: Mapping[str, Any] | None = None, /, *, name: str = "arrays", **more: Any
 ) -> Dataset:
-    """Make a data set of arrays by name: numpy, torch, or anything `np.asarray` takes.
+    """Make a dataset of arrays by name: numpy, torch, or anything `np.asarray` takes.
 
     Every array whose length is that of the main input (the first there is of `images`, `x`,
     `texts`, `h`, `z`, ...) is a column. `class_names`, `coarse_class_names` and `factor_names` are
@@ -43,7 +43,7 @@ def from_arrays(
 
     Args:
         arrays: by name; `X` and `y` are read as `x` and `labels`.
-        name: of the data set.
+        name: of the dataset.
         more: further arrays.
 
     Example:
@@ -95,7 +95,7 @@ def from_arrays(
 
 
 def read_arrays(path: str | Path) -> Dataset:
-    """Return a data set from an `.npz` (see `from_arrays` for the names) or a bare `.npy`.
+    """Return a dataset from an `.npz` (see `from_arrays` for the names) or a bare `.npy`.
 
     A bare `.npy` is `images` if it holds uint8 images and `x` otherwise; it is mapped, not read,
     so that a file larger than memory is no obstacle. Object arrays are refused: reading one would

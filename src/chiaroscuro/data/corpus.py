@@ -141,7 +141,7 @@ class Corpus:
         return self.tokens[at].astype(np.int64), context.astype(np.int64)
 
     def dataset(self, n: int, length: int = 24, power: float = 1.0, seed: int = 0) -> Dataset:
-        """Draws as a data set: `x` (n, 1 + length), the word and then its context.
+        """Draws as a dataset: `x` (n, 1 + length), the word and then its context.
 
         `TokenSplit(mask=2, positions=(0,))` makes symbol and context of such rows.
         """

@@ -61,7 +61,7 @@ class Column(Protocol):
 
 
 class Source(Protocol):
-    """What made a data set and can make more of it: fresh views of the same rows."""
+    """What made a dataset and can make more of it: fresh views of the same rows."""
 
     def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Samples:
         """New views of these rows, a pure function of (seed, epoch, row, view)."""
@@ -84,7 +84,7 @@ class Dataset:
     shape, `texts` one string a row, `captions` a tuple of strings a row. Descriptions are `labels`,
     `coarse_labels`, `factors` (n, k), `ids`, `split` (0 train, 1 test) and `groups` (rows that
     belong on one side of any split). A batch also holds `row`, the number of each sample in the
-    data set as it was opened: it survives `take`, so that what is drawn for a sample does not
+    dataset as it was opened: it survives `take`, so that what is drawn for a sample does not
     depend on the subset it is in.
 
     Relations:
@@ -122,7 +122,7 @@ class Dataset:
     tokenizer: Tokenizer | None = None
 
     def __post_init__(self) -> None:
-        need(bool(self.inputs), f"The data set `{self.name}` needs at least one input column.")
+        need(bool(self.inputs), f"The dataset `{self.name}` needs at least one input column.")
         if self.rows is None:  # a subset was checked with its whole
             _check(self)
 
@@ -179,7 +179,7 @@ class Dataset:
         need(
             name in self.columns,
             lambda: (
-                f"The data set `{self.name}` has no column `{name}`; it has "
+                f"The dataset `{self.name}` has no column `{name}`; it has "
                 f"{', '.join(f'`{known}`' for known in self.columns)}."
             ),
         )
@@ -188,12 +188,12 @@ class Dataset:
     def draw(self, indices: ArrayLike, *, seed: int, epoch: int, view: int) -> Samples:
         """Fresh views of these samples, where the data can make them (wandering digits do)."""
         if self.source is None:
-            raise InputError(f"The data set `{self.name}` is a record: it cannot draw fresh views.")
+            raise InputError(f"The dataset `{self.name}` is a record: it cannot draw fresh views.")
         rows = self._rows(indices)
         return self.source.draw(rows, seed=seed, epoch=epoch, view=view) | {"row": rows}
 
     def row_numbers(self, indices: ArrayLike) -> NDArray[np.int64]:
-        """Return where these samples are in the data set as it was opened."""
+        """Return where these samples are in the dataset as it was opened."""
         return self._rows(indices)
 
     def _rows(self, indices: ArrayLike) -> NDArray[np.int64]:
@@ -291,7 +291,7 @@ class Dataset:
     # ---- subsets ----
 
     def take(self, indices: ArrayLike) -> Dataset:
-        """Return the data set of these rows (numbers or a mask), in this order;
+        """Return the dataset of these rows (numbers or a mask), in this order;
         nothing is copied.
         """
         return dataclasses.replace(self, rows=self._rows(indices))

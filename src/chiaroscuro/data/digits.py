@@ -65,7 +65,7 @@ class WanderingDigits:
         clutter: largest strength of the smooth random colours of the paper; each image has its
             own strength, uniform from 0.
         size: pixels of a side.
-        renderings: drawings of each source in the fixed data set, train and test.
+        renderings: drawings of each source in the fixed dataset, train and test.
         test: share of the sources held out.
         seed: of the split and of the fixed drawings.
 
@@ -132,7 +132,7 @@ class WanderingDigits:
             lambda: f"`WanderingDigits(size)` needs 8 to 512 pixels; received `{self.size}`.",
         )
 
-    # ---- the fixed data set ----
+    # ---- the fixed dataset ----
 
     def dataset(self) -> Dataset:
         """Return the fixed drawings with labels, factors, split, and the source as `groups` and
@@ -153,7 +153,7 @@ class WanderingDigits:
 
     @functools.cached_property
     def _rows(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """The source and the side of every row of the fixed data set."""
+        """The source and the side of every row of the fixed dataset."""
         glyphs, labels = _handwriting()
         every = {"x": np.arange(len(glyphs)), "labels": labels}
         side = Dataset(every).with_split(self.test, self.seed).column("split")

@@ -64,7 +64,7 @@ class Remote:
 
 @dataclasses.dataclass(frozen=True)
 class Official:
-    """A data set as its makers publish it.
+    """A dataset as its makers publish it.
 
     `urls` are the folders that hold the files, tried in order; `folder` is where they end up;
     `published` says where the digests come from.
@@ -180,11 +180,11 @@ def get(
     base_url: str | None = None,
     official: Official | None = None,
 ) -> Path:
-    """Fetch an official data set and return its folder; nothing is fetched that is there already.
+    """Fetch an official dataset and return its folder; nothing is fetched that is there already.
 
     Args:
         name: `cifar10`, `cifar100`, `tiny_imagenet`, `mnist` or `fashion_mnist`.
-        root: the folder that data sets live in; by default `CHIARO_DATA`, or the user's cache.
+        root: the folder that datasets live in; by default `CHIARO_DATA`, or the user's cache.
         progress: called as bytes arrive; by default one line on standard error.
         base_url: the folder to fetch the files from instead of the official one: a mirror.
         official: a description of other files, instead of the known ones.
@@ -193,12 +193,14 @@ def get(
         >>> get("cifra10")
         Traceback (most recent call last):
         ...
-        chiaroscuro.errors.InputError: `cifra10` cannot be fetched; these can: cifar10, cifar100,
-        tiny_imagenet, mnist, fashion_mnist.
+        chiaroscuro.errors.InputError: `cifra10` is not a dataset to download; these are:
+        cifar10, cifar100, tiny_imagenet, mnist, fashion_mnist.
     """
     known = official or OFFICIAL.get(name)
     if known is None:
-        raise InputError(f"`{name}` cannot be fetched; these can: {', '.join(OFFICIAL)}.")
+        raise InputError(
+            f"`{name}` is not a dataset to download; these are: {', '.join(OFFICIAL)}."
+        )
     top = Path(root).expanduser() if root is not None else home()
     folder = top / known.folder
     if known.archive and folder.is_dir():

@@ -1,4 +1,4 @@
-"""`open_data`: a data set from a short text, for Python, the command line and TOML."""
+"""`open_data`: a dataset from a short text, for Python, the command line and TOML."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from chiaroscuro.data.tinyimagenet import TINY_FOLDER, is_tiny_imagenet, read_ti
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.spec import parse
 
-__all__ = ["Available", "available", "is_data", "open_data"]
+__all__ = ["Available", "available", "is_data", "layouts", "open_data"]
 
 _CALL = re.compile(r"\w+\s*\(.*\)", re.DOTALL)
 _FILES: dict[str, Callable[..., Dataset]] = {
@@ -72,7 +72,7 @@ _FILES: dict[str, Callable[..., Dataset]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Available:
-    """A data set that has a name here: where it is, or None with how to get it."""
+    """A dataset that has a name here: where it is, or None with how to get it."""
 
     name: str
     where: str | None
@@ -80,7 +80,7 @@ class Available:
 
 
 def open_data(spec: Any) -> Dataset:
-    """Return the data set that a text names.
+    """Return the dataset that a text names.
 
     A name: `digits` (bundled), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
     `emoji`, `modular_addition`, or the name of a file in the folder that `CHIARO_DATA` names,
@@ -94,7 +94,7 @@ def open_data(spec: Any) -> Dataset:
     notation: `Process(Box(10), content=4, style=Normal(0.3), mixing=LeakyMLP(10))`.
 
     Args:
-        spec: the text; or a data set, which is returned as it is; or data in memory, of any kind
+        spec: the text; or a dataset, which is returned as it is; or data in memory, of any kind
             that `from_object` takes.
 
     Example:
@@ -103,17 +103,17 @@ def open_data(spec: Any) -> Dataset:
         >>> open_data("digit")
         Traceback (most recent call last):
         ...
-        chiaroscuro.errors.InputError: `digit` is not a data set known here; did you mean
+        chiaroscuro.errors.InputError: `digit` is not a dataset known here; did you mean
         `digits`? ...
     """
     if not isinstance(spec, str | Path):
         return from_object(spec)
     text = str(spec).strip()
     if not text:
-        raise InputError("A data set needs a name, a path or a call such as `digits(shift=0.2)`.")
+        raise InputError("A dataset needs a name, a path or a call such as `digits(shift=0.2)`.")
     if _CALL.fullmatch(text) and not os.path.exists(text):
         made = parse(text, {**_CALLS, **_PARTS})
-        need(isinstance(made, Dataset), lambda: f"`{text}` is not a data set; put it in `Process`.")
+        need(isinstance(made, Dataset), lambda: f"`{text}` is not a dataset; put it in `Process`.")
         return made
     if text in _NAMED:
         return _NAMED[text]()
@@ -154,12 +154,22 @@ def is_data(text: str) -> bool:
     return name in _CALLS if call is not None else text.strip() in _NAMED
 
 
+def layouts() -> dict[str, Callable[..., Dataset]]:
+    """Return what reads data, by the ending of a file or by the name of a call such as `table()`.
+
+    Example:
+        >>> layouts()[".csv"].__name__, "digits()" in layouts()
+        ('read_csv', True)
+    """
+    return {**_FILES, **{f"{name}()": read for name, read in _CALLS.items()}}
+
+
 def available() -> list[Available]:
-    """Return every data set that has a name on this machine, the bundled one first."""
+    """Return every dataset that has a name on this machine, the bundled one first."""
     datasets = [Available("digits", "bundled", "wandering digits: handwriting in colour, 32 x 32")]
     for name in OFFICIAL:
         where = _official_folder(name)
-        note = "" if where else f"`chiaro data get {name}` fetches it"
+        note = "" if where else f"`chiaro data get {name}` downloads it"
         datasets.append(Available(name, str(where) if where else None, note))
     datasets += [Available(name, str(path), "") for name, path in sorted(_local().items())]
     return datasets
@@ -413,7 +423,7 @@ def _missing(text: str) -> str:
     close = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
     nearest = f"; did you mean `{close[0]}`?" if close else "."
     return (
-        f"`{text}` is not a data set known here{nearest} Known are {', '.join(names)}; or give a "
+        f"`{text}` is not a dataset known here{nearest} Known are {', '.join(names)}; or give a "
         f"path to {', '.join(_FILES)} or a folder of images. Looked in "
         f"{', '.join(f'`{place}`' for place in places())}."
     )

@@ -1,4 +1,4 @@
-"""A cached index: what opening a large data set learnt of it, as arrays that stay in files."""
+"""A cached index: what opening a large dataset learnt of it, as arrays that stay in files."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _again(path: Path, stamp: tuple[int, ...]) -> RowsOnDisk:
     """The same file in another process."""
     rows = RowsOnDisk(path)
     if rows._stamp != stamp:
-        raise InputError(f"`{path}` was replaced while it was in use. Open the data set again.")
+        raise InputError(f"`{path}` was replaced while it was in use. Open the dataset again.")
     return rows
 
 

@@ -28,11 +28,11 @@ ROLES = {
 """Names by which items in the form of mappings describe a sample."""
 
 MOST_ITEMS = 1_000_000
-"""Of an iterable data set, which is read into memory."""
+"""Of an iterable dataset, which is read into memory."""
 
 
 def from_object(data: Any, name: str = "data") -> Dataset:
-    """Return a data set from data in memory, of any of these kinds.
+    """Return a dataset from data in memory, of any of these kinds.
 
         Dataset                  as it is; what has a method `dataset()` by that
         mapping of arrays        columns by name, as for `from_arrays`
@@ -53,7 +53,7 @@ def from_object(data: Any, name: str = "data") -> Dataset:
 
     Args:
         data: one of these.
-        name: of the data set.
+        name: of the dataset.
 
     Example:
         >>> from_object(np.eye(3))
@@ -112,7 +112,7 @@ def from_object(data: Any, name: str = "data") -> Dataset:
         f"Data of type `{type(data).__name__}` are not known here; give "
         + (
             other
-            or "an array, a frame, a list of images, paths or strings, or a data set with "
+            or "an array, a frame, a list of images, paths or strings, or a dataset with "
             "`__len__` and `__getitem__`"
         )
         + "."
@@ -130,7 +130,7 @@ _INSTEAD = {
 
 
 def holds_files(data: Dataset) -> bool:
-    """Return whether the images of a data set came as files or PIL images, not as arrays."""
+    """Return whether the images of a dataset came as files or PIL images, not as arrays."""
     column = data.columns.get("images")
     return isinstance(column, Pictures) or (isinstance(column, _Items) and column.pillow)
 
@@ -188,7 +188,7 @@ def _is_label(value: Any) -> bool:
     return np.ndim(value) == 0 and np.asarray(value).dtype.kind in "iu"
 
 
-# ---- items: lists, and data sets of torch ----
+# ---- items: lists, and datasets of torch ----
 
 
 class _Items:
@@ -213,7 +213,7 @@ class _Items:
             len(shapes) <= 1,
             lambda: (
                 f"Samples need one shape; received {len(shapes)}, from {shapes[0]} to "
-                f"{shapes[-1]}. Resize or pad them in the data set."
+                f"{shapes[-1]}. Resize or pad them in the dataset."
             ),
         )
         return np.stack(values) if values else np.asarray(self.value(self.items[0]))[None][:0]
@@ -263,7 +263,7 @@ def _read_once(data: Any, name: str) -> list[Any]:
     need(
         len(items) <= MOST_ITEMS,
         lambda: (
-            f"An iterable data set is read into memory, and `{name}` has more than {MOST_ITEMS:,} "
+            f"An iterable dataset is read into memory, and `{name}` has more than {MOST_ITEMS:,} "
             "items. Train on a stream by a loader of pairs: `engine.fit(..., DataLoader(...))`."
         ),
     )

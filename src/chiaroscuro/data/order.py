@@ -131,7 +131,7 @@ class Order:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Blocks:
-    """How the rows of a data set lie in storage: in blocks that are cheap to read one at a time.
+    """How the rows of a dataset lie in storage: in blocks that are cheap to read one at a time.
 
     Args:
         sizes: rows of each block, in the order of the rows: of a shard, of a row group.
@@ -241,7 +241,7 @@ class BlockOrder:
 
 
 def order_of(data: Any, batch: int, seed: int = 0, at_least: int = 2) -> Order | BlockOrder:
-    """Return the order in which a data set is trained on: block by block where it has blocks.
+    """Return the order in which a dataset is trained on: block by block where it has blocks.
 
     Args:
         data: a `Dataset`.

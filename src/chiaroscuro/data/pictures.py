@@ -185,7 +185,7 @@ class Pictures:
     """A column of encoded images, decoded when they are read.
 
     An image that cannot be decoded at that moment is an error with its name: images are left out
-    only when a data set is opened, where they are counted and listed.
+    only when a dataset is opened, where they are counted and listed.
 
     Args:
         encodings: where the images are.

@@ -1,4 +1,4 @@
-"""Where data sets live on this machine."""
+"""Where datasets live on this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def home() -> Path:
 
 def cache_folder(name: str) -> Path:
     """Return a folder of the user's cache, made if need be; a temporary one where that fails."""
-    folder = _cache_folder() / f".{name}"  # hidden: no data set of that name
+    folder = _cache_folder() / f".{name}"  # hidden: no dataset of that name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):

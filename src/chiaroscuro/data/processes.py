@@ -53,9 +53,9 @@ class Process:
         kept: conditional law of the content block.
         marginal: of latents; uniform [rusak2022, Sec. 4.1].
         mixing: g; None observes the latents themselves.
-        n: rows of the data set.
+        n: rows of the dataset.
         test: share of them held out.
-        seed: of the data set's latents; `sample` has its own.
+        seed: of the dataset's latents; `sample` has its own.
 
     References:
         rusak2022, zimmermann2021clica

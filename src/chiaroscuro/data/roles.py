@@ -89,7 +89,7 @@ def assemble(
     class_names: Mapping[str, tuple[str, ...]] | None = None,
     lines: list[int] | None = None,
 ) -> Dataset:
-    """Give each column its role and make the data set."""
+    """Give each column its role and make the dataset."""
     columns = {one: values for one, values in columns.items() if one not in roles.drop}
     check_roles(dataclasses.replace(roles, drop=()), list(columns), name)
     need(bool(columns), lambda: f"`{name}` has no columns.")
@@ -278,8 +278,8 @@ def _inputs(
         need(
             one.lower() not in TARGETS,
             lambda one=one: (
-                f"`{one}` of `{name}` is called like a target: say what it is, with "
-                f"`labels='{one}'`, or `drop=['{one}']` to leave it out."
+                f"`{name}` has a column `{one}`, which looks like a label. Say so with "
+                f"`labels='{one}'`, or leave it out with `drop=['{one}']`."
             ),
         )
         features |= _features(one, name, values, lines)

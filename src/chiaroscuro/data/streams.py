@@ -85,7 +85,7 @@ class ByRow(Stream):
     Each law is its quantile function of the counter's uniform numbers.
 
     Args:
-        rows: of the data set.
+        rows: of the dataset.
         key: what else the numbers are for: seed, epoch, view.
 
     Example:

@@ -166,7 +166,7 @@ class SymbolTask:
         return (symbol, context, *label)
 
     def dataset(self, n: int | None = None, seed: int = 0, test: float = 0.0) -> Dataset:
-        """Draws as a data set: `x` (n, 1 + L), the symbol and then the tokens of its context.
+        """Draws as a dataset: `x` (n, 1 + L), the symbol and then the tokens of its context.
 
         `TokenSplit(mask, positions=(0,))` makes symbol and context of such rows. Labels are
         `labels`, if there are any; `symbols` and `contexts` are notes.

@@ -213,8 +213,8 @@ def read_hugging_face(
     image: str | None = None,
     standardise: bool = True,
 ) -> Dataset:
-    """Read a data set that `datasets` saved with `save_to_disk`; the network is not used."""
-    datasets = bring("datasets", "Reading a Hugging Face data set", DATASETS)
+    """Read a dataset that `datasets` saved with `save_to_disk`; the network is not used."""
+    datasets = bring("datasets", "Reading a Hugging Face dataset", DATASETS)
     need(Path(path).is_dir(), lambda: f"`{path}` is not a folder that is there.")
     try:
         loaded = datasets.load_from_disk(str(path))
@@ -222,7 +222,7 @@ def read_hugging_face(
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, ChiaroError):
             raise
-        raise InputError(f"`{path}` cannot be read as a saved data set: {error}") from error
+        raise InputError(f"`{path}` cannot be read as a saved dataset: {error}") from error
     return from_hugging_face(
         loaded, Path(path).name, size, cache, labels, drop, text, image, standardise
     )
@@ -242,7 +242,7 @@ def from_hugging_face(
     """Convert a `datasets.Dataset`, or a `DatasetDict` with `train` and `test` (or `validation`).
 
     Args:
-        loaded: the data set.
+        loaded: the dataset.
         name: what to call it.
         size, cache: as for a folder of images.
         labels, drop, text, image, standardise: as for `read_csv`.
@@ -256,7 +256,7 @@ def from_hugging_face(
         all(sides),
         lambda: f"`{name}` needs a `train` and a `test` part; it has {sorted(loaded)}.",
     )
-    arrow = bring("pyarrow", "Reading a Hugging Face data set", DATASETS)
+    arrow = bring("pyarrow", "Reading a Hugging Face dataset", DATASETS)
     tables = [loaded[side].with_format("arrow")[:] for side in sides]
     split = np.repeat(np.arange(2, dtype=np.uint8), [len(table) for table in tables])
     table = arrow.concat_tables(tables)
@@ -281,7 +281,7 @@ def from_frame(
     Args:
         frame: the table.
         labels, drop, text, image, standardise: as for `read_csv`.
-        name: what to call the data set.
+        name: what to call the dataset.
         size: bring images to `size` x `size`.
     """
     roles = roles_of(labels, drop, text, image, standardise)
@@ -515,7 +515,7 @@ def _class_names(table: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _complete(path: Path, loaded: Any) -> None:
-    """Compare the rows of a saved data set with the number that its description declares."""
+    """Compare the rows of a saved dataset with the number that its description declares."""
     for side, part in loaded.items() if isinstance(loaded, Mapping) else (("", loaded),):
         info = path / side / "dataset_info.json"
         if not info.is_file():

@@ -56,7 +56,7 @@ def read_tar(
     buffer: int | None = None,
     texts: bool = True,
 ) -> Dataset:
-    """Read the samples of archives as a data set with random access.
+    """Read the samples of archives as a dataset with random access.
 
     Images (`.jpg`, `.png`, ...) are decoded when a batch asks for them; `.txt` is the text, `.cls`
     the label, `.json` may hold `caption`, `captions`, `text` and `label`. A sample without an image
@@ -140,7 +140,7 @@ def tar_samples(path: str | Path) -> Iterator[dict[str, Any]]:
 
 
 def write_tars(data: Dataset, out: str | Path, samples: int = 1000, quality: int = 0) -> list[Path]:
-    """Write images, texts and labels of a data set as archives that `webdataset` reads too.
+    """Write images, texts and labels of a dataset as archives that `webdataset` reads too.
 
     Args:
         data: with `images` in uint8; `texts` or `captions`, and `labels`, are written if there.

@@ -1,4 +1,4 @@
-"""From rows of a data set to the tensors a network takes, with and without a view."""
+"""From rows of a dataset to the tensors a network takes, with and without a view."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def spaced(data: Dataset, n: int) -> Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Positive pairs of a data set: a pure function of (seed, epoch, row, view).
+    """Positive pairs of a dataset: a pure function of (seed, epoch, row, view).
 
     Args:
         data: the samples.
@@ -365,7 +365,7 @@ def _ready(data: Dataset, x: Any) -> Tensor:
             f"Images of one batch need one size; `{data.name}` has {len(shapes)} in one, from "
             f"{shapes[0]} to {shapes[-1]}. Give a view that resizes, such as `SimCLR(size=64)`, "
             "with an attribute `plain` that does so for embedding if it is a function of your own; "
-            "or resize them in the data set."
+            "or resize them in the dataset."
         )
     if isinstance(x, list):
         return text_tokens(data, x)

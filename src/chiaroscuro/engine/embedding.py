@@ -64,7 +64,7 @@ def embed(
     second_view: Any = None,
     passing: Passing | None = None,
 ) -> Embeddings:
-    """Embed a data set, and return the embeddings with all that is known of its rows.
+    """Embed a dataset, and return the embeddings with all that is known of its rows.
 
     Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
     the data have them; thumbnails of images and `layer_input` of arrays. Of a run it also holds

@@ -349,7 +349,7 @@ def _encoder(key: str, text: str) -> Model:
     try:
         made = parse(text, model_names())
     except InputError as error:
-        raise InputError(f"`network.{key}`: {error}") from None
+        raise InputError(f"`network.{key}`: {error} See `chiaro list encoders`.") from None
     need(
         isinstance(made, Model),
         lambda: f"`network.{key}` needs a model; received `{type(made).__name__}`.",

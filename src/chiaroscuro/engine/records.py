@@ -60,13 +60,33 @@ _KINDS: dict[type, str] = {
 }
 
 
+OTHER_NAMES = {
+    "learning_rate": "optimiser.lr",
+    "batch_size": "batch",
+    "n_epochs": "epochs",
+    "num_epochs": "epochs",
+    "max_epochs": "epochs",
+    "model": "network.encoder",
+    "backbone": "network.encoder",
+    "augmentation": "views.first",
+    "dataset": "data.source",
+    "temperature": "objective=InfoNCE(kernel=Cosine(tau=0.1))",
+    "tau": "objective=InfoNCE(kernel=Cosine(tau=0.1))",
+    "loss": "objective",
+}
+"""What other libraries call our settings."""
+
+
 def _closest(key: str, under: str, hints: Mapping[str, Any], whole: Any) -> str:
     """Return the nearest name in the same table, or else anywhere."""
     close = difflib.get_close_matches(key, hints, n=1, cutoff=0.5)
-    if close:
+    if close and key not in OTHER_NAMES:
         return f"; did you mean `{under}{close[0]}`?"
     everywhere = {path.rpartition(".")[2]: path for path in _paths(whole, "")}
-    return nearest(key, everywhere, everywhere)
+    if key in OTHER_NAMES:
+        return f"; did you mean `{OTHER_NAMES[key]}`?"
+    end = nearest(key, everywhere, everywhere)
+    return end if end != "." else "; `chiaro list settings` shows them all."
 
 
 def nearest(word: str, known: Iterable[str], shown: Mapping[str, str] | None = None) -> str:

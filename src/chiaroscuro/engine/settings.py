@@ -408,7 +408,7 @@ def parse_view(text: str) -> View | None:
     """Return the view that a text denotes; None for an empty one and for "none"."""
     require_notation("view", text)
     unchanged = text.strip() in ("", UNCHANGED)
-    return None if unchanged else _named(text, _classes(views, View), "views")
+    return None if unchanged else _named(text, view_names(), "views")
 
 
 def require_notation(name: str, text: str) -> None:
@@ -451,8 +451,13 @@ def model_names() -> dict[str, Callable[..., Any]]:
     return {**_classes(models, models.Model), **adapters}
 
 
+def view_names() -> dict[str, Callable[..., Any]]:
+    """Return what the text of a view may name."""
+    return _classes(views, View)
+
+
 def _named(text: str, names: Mapping[str, Callable[..., Any]], key: str) -> Any:
     try:
         return parse(text, names)
     except InputError as error:
-        raise InputError(f"`{key}`: {error}") from None
+        raise InputError(f"`{key}`: {error} See `chiaro list views`.") from None

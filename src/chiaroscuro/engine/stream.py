@@ -183,7 +183,7 @@ def view_batches(
     Which samples and which views is a function of the seed and the step alone.
 
     Args:
-        data: whatever `open_data` takes: a name, a file, arrays, or a data set of another library.
+        data: whatever `open_data` takes: a name, a file, arrays, or a dataset of another library.
         view: a `View`, a transform of one sample, or a text; None leaves samples as they are.
         batch: pairs of a step, all ranks together.
         seed: of order and views.
@@ -386,7 +386,7 @@ def _as_pair(came: Any, step: int) -> PairBatch:
         lambda: (
             f"A batch needs two views of the same samples; that of step {step} has shapes "
             f"{tuple(x1.shape)} and {tuple(x2.shape)}. A loader of (sample, label) has one view: "
-            "give its data set and a view to `view_batches` or `train`."
+            "give its dataset and a view to `view_batches` or `train`."
         ),
     )
     for x in views_of(x1, x2):

@@ -104,7 +104,7 @@ class Pretrained(nn.Module):
         return self.encoder(x)
 
     def embed(self, data: Any) -> Embeddings:
-        """Return the embeddings of a data set, prepared as in training.
+        """Return the embeddings of a dataset, prepared as in training.
 
         Args:
             data: as for `chiaroscuro.embed`.

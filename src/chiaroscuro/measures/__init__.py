@@ -19,6 +19,7 @@ from chiaroscuro.measures.hubness import Closest, Hubness, closest, hubness
 from chiaroscuro.measures.kmeans import Clusters, kmeans
 from chiaroscuro.measures.listed import LISTED, Listed
 from chiaroscuro.measures.measure import Measure, Space
+from chiaroscuro.measures.names import accuracy_name
 from chiaroscuro.measures.neighbours import METRICS, Neighbours, nearest
 from chiaroscuro.measures.pairs import pair_rank, pair_ranks
 from chiaroscuro.measures.record import Record, plain
@@ -74,6 +75,7 @@ __all__ = [
     "TwoSample",
     "Versus",
     "absolute_rank",
+    "accuracy_name",
     "adjusted_rand",
     "alignment",
     "alpha_req",

@@ -272,7 +272,7 @@ _MEASURES = (
     ),
     Measure(
         "online_knn",
-        "accuracy inside the training side, 20 neighbours",
+        "accuracy on training rows, 20 neighbours",
         "%",
         low=0,
         high=1,

@@ -11,7 +11,7 @@ import numpy as np
 from chiaroscuro.artifacts import Embeddings, to_toml
 from chiaroscuro.artifacts.bounded import read_regular
 from chiaroscuro.errors import ChiaroError
-from chiaroscuro.measures import CATALOGUE, Space, explained, spaced
+from chiaroscuro.measures import CATALOGUE, Space, accuracy_name, explained, spaced
 from chiaroscuro.report import numbers, points
 from chiaroscuro.report.axes import unit_rows
 from chiaroscuro.report.packing import data_url, quoted, short
@@ -280,7 +280,12 @@ def _evaluation(evaluation: Mapping[str, Any] | None) -> dict[str, Any] | None:
     protocol = evaluation.get("protocol")
     trained = protocol.get("trained_on") if isinstance(protocol, Mapping) else None
     seen = trained.get("test_rows") if isinstance(trained, Mapping) else None
-    return {"results": results, "test_rows_seen": seen if isinstance(seen, int) else None}
+    keys = dict.fromkeys(key for one in results.values() for key in one)
+    return {
+        "results": results,
+        "names": {key: name for key in keys if (name := accuracy_name(key))},
+        "test_rows_seen": seen if isinstance(seen, int) else None,
+    }
 
 
 def _lab(lab: Lab) -> dict[str, Any]:

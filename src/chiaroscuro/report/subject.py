@@ -267,16 +267,18 @@ def find_labs(folder: Path) -> tuple[Lab, ...]:
 def diagnosis_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a `diagnosis.json`, as the page shows it: `verdict`, `measures` and `findings`.
 
+    `state` and `n_checks` say what the verdict rests on; None and 0 where the record has neither.
+
     A finding has `name`, `severity`, `evidence`, `cause`, `advice`, `change` (options as one would
     type them), `expect`, `paper` and `rows` (ids); what is missing is empty. `lists` are all rows
     that the diagnosis lists, by name. What is not understood is left out.
 
     Example:
         >>> diagnosis_of({"findings": [{"name": "collapse", "settings": {"objective.tau": 0.2}}]})
-        {'verdict': '1 note: collapse.', 'measures': {}, 'findings': [{'name': 'collapse',
-        'severity': 'note', 'evidence': '', 'cause': '', 'advice': '',
-        'change': ['--set objective.tau=0.2'], 'expect': '', 'paper': '', 'rows': []}],
-        'could_tell': [], 'lists': [], 'economy': None}
+        {'verdict': '1 note: collapse.', 'state': None, 'n_checks': 0, 'measures': {},
+        'findings': [{'name': 'collapse', 'severity': 'note', 'evidence': '', 'cause': '',
+        'advice': '', 'change': ['--set objective.tau=0.2'], 'expect': '', 'paper': '',
+        'rows': []}], 'could_tell': [], 'lists': [], 'economy': None}
     """
     listed = record.get("findings") or []
     need(
@@ -288,8 +290,11 @@ def diagnosis_of(record: Mapping[str, Any]) -> dict[str, Any]:
     findings = [_finding(one, _listed(one, known)) for one in listed]
     findings.sort(key=lambda one: _SEVERITIES.index(one["severity"]))
     measures = record.get("measures") or {}
+    state, checks = record.get("state"), record.get("checks")
     return {
         "verdict": str(record.get("verdict") or _verdict(findings)),
+        "state": state if isinstance(state, str) else None,
+        "n_checks": len(checks) if isinstance(checks, list) else 0,
         "measures": {k: v for k, v in measures.items() if isinstance(v, int | float)},
         "findings": findings,
         "could_tell": [str(one) for one in record.get("could_tell") or []],
@@ -394,7 +399,7 @@ def _runs_of(match: re.Match[str]) -> str:
 
 def _verdict(findings: list[dict[str, Any]]) -> str:
     if not findings:
-        return "Nothing is wrong that we look for."
+        return "No problem found."
     worst = findings[0]["severity"]
     names = [one["name"] for one in findings if one["severity"] == worst]
     return f"{len(names)} {worst}{'s' * (len(names) > 1)}: {', '.join(names)}."

@@ -39,7 +39,7 @@ class View(ABC):
 
         Args:
             batch: n samples.
-            ids: n integers, the samples' names; their position in the data set, for example.
+            ids: n integers, the samples' names; their position in the dataset, for example.
             seed: of the run.
             epoch: how often the sample was seen before.
             view: 0 for the first view, 1 for the second, and so on.

@@ -69,8 +69,8 @@ def duplicated_samples(facts: Facts) -> Finding | None:
                 else ""
             )
         ),
-        cause="samples occur more than once, perhaps encoded or cropped anew: they are their own "
-        "negatives and their own test neighbours",
+        cause=f"samples {'occur' if exact else 'may occur'} more than once, perhaps encoded or "
+        "cropped anew: they are their own negatives and their own test neighbours",
         advice="keep one of each group, and no group on both sides of a split; rows and their "
         "twins are listed as `near_twins`",
         line=(
@@ -80,7 +80,7 @@ def duplicated_samples(facts: Facts) -> Finding | None:
         if exact
         else "",
         settings={"data.distinct": True},
-        expect=f"fewer than {100 * TWINS:.0f} % twins",
+        expect=f"fewer than {100 * (TWINS if share > TWINS else SEEN):g} % twins",
         paper="wu2018instance",
         strength=share / TWINS,
         explains=("hubs", "leaked_label"),

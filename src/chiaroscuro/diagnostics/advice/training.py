@@ -178,6 +178,13 @@ def projector_for_encoder(facts: Facts) -> Finding | None:
     )
 
 
+def _others(count: int) -> str:
+    """Say how many factors lost at least half as much, the worst among them."""
+    if count < 2:
+        return ""
+    return f"; {count - 1} other factor{'s' * (count > 2)} lost at least half as much"
+
+
 def suppressed_style(facts: Facts) -> Finding | None:
     """A factor that the untrained network still told, and h no longer.
 
@@ -199,8 +206,7 @@ def suppressed_style(facts: Facts) -> Finding | None:
         severity="warning" if after < GONE and not meant else "note",
         evidence=(
             f"`{facts['lost_factor']}` has R^2 {after:.2f} in {facts['lost_space']}, against "
-            f"{before:.2f} in {facts['lost_from']}; {facts['lost_count']} factors lost "
-            "half as much, or more"
+            f"{before:.2f} in {facts['lost_from']}" + _others(int(facts["lost_count"]))
         ),
         cause=(
             "positives share the content and not the style, so that directions of style only cost "

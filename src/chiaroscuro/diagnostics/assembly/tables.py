@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from chiaroscuro.measures import accuracy_name
+
 __all__ = ["table"]
 
 _RANKS = ("recall_1", "recall_5", "recall_10", "median_rank")
-_LINEAR = {
-    "linear": "accuracy of a ridge classifier",
-    "linear_logistic": "accuracy of logistic regression",
-    "linear_sgd": "accuracy of a linear classifier, by SGD",
-    "map": "mean average precision of search by label",
-}
 _WAYS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 
 
@@ -74,27 +70,9 @@ def _accuracies(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list
     ]
     for key in keys:
         cells = "".join(f"{_percent(row[key]):>11}" for row in known.values())
-        lines.append(f"{key:<11}{cells}   {meaning(key)}".rstrip())
+        lines.append(f"{key:<11}{cells}   {accuracy_name(key)}".rstrip())
     lines += [f"{name}: {row['missing']}" for name, row in results.items() if "missing" in row]
     return lines
-
-
-def meaning(key: str) -> str:
-    """What a row of the table is, in a few words.
-
-    Example:
-        >>> meaning("knn_20"), meaning("few_shot_1")
-        ('accuracy of 20 nearest neighbours', 'accuracy from 1 labelled row per class')
-    """
-    if key in _LINEAR:
-        return _LINEAR[key]
-    name, _, count = key.rpartition("_")
-    plural = "s" if count != "1" else ""
-    return {
-        "knn": f"accuracy of {count} nearest neighbour{plural}",
-        "few_shot": f"accuracy from {count} labelled row{plural} per class",
-        "recall": f"the label is among those of the {count} nearest",
-    }.get(name, "")
 
 
 def _retrieval(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list[str]:

@@ -65,7 +65,7 @@ def verdict(findings: Sequence[Finding], facts: Facts, n: int, checks: Sequence[
     notes = len(findings)
     tail = f" {notes} note{'s' * (notes != 1)}." if notes else ""
     if state == "nothing found":
-        return f"Nothing found by these {len(checks)} checks: {numbers}.{said}{tail}"
+        return f"No problem found by {len(checks)} checks: {numbers}.{said}{tail}"
     return (
         "Cannot judge without labels or two views whether these rows tell anything apart; "
         f"{len(checks)} checks of the rows alone found nothing: {numbers}.{said}{tail}"
@@ -83,13 +83,15 @@ def _numbers(facts: Facts) -> list[str]:
     if facts.has("knn_accuracy"):
         chance = facts.get("knn_chance")
         shuffled = "" if chance is None else f" ({chance:.1%} with shuffled labels)"
-        said.append(f"cosine neighbours name {facts['knn_accuracy']:.1%} of the labels{shuffled}")
+        said.append(
+            f"nearest neighbours predict {facts['knn_accuracy']:.1%} of the labels{shuffled}"
+        )
     for cure, what in (("input", "raw input"), ("untrained", "the untrained network")):
         cost = facts.cost(cure)
         if cost is not None:
             said.append(f"{cost.before:.1%} from {what}")
     if facts.has("pair_nearer"):
-        said.append(f"a positive is nearer than {facts['pair_nearer']:.1%} of the others")
+        said.append(f"a positive is nearer than {facts['pair_nearer']:.1%} of the other samples")
     rank, room = facts.main("effective_rank"), facts.main("room")
     if rank is not None and room is not None:
         said.append(f"effective rank {rank:.1f} of {room}")

@@ -1,8 +1,9 @@
 // Small charts in SVG. Each takes plain numbers and returns {node, …}; none knows what it shows.
 
 import { el, svg, responsive, refill, scroller, unique } from "./dom.js";
-import { exporter } from "./exports.js";
+import { exporter, offstage, textWidth } from "./exports.js";
 import { extent, format, logTicks, tickText, ticks } from "./numbers.js";
+import { category } from "./palette.js";
 
 const PAD = { top: 10, right: 14, bottom: 34, left: 50 };
 const BASE = { ...PAD };
@@ -263,8 +264,50 @@ export function heat(rows, columns, cells, { corner = "", text = format, share =
     return line;
   });
   const title = name ?? `Table: ${corner || rows.length}`;
-  return el("div", {}, el("div.above", {}, exporter(title, null, () => [[corner, ...columns], ...rows.map((row, r) => [row, ...cells[r]])])),
+  return el("div", {}, el("div.above", {}, exporter(title, () => shaded(title, [corner, ...columns], rows, cells, text, share),
+    () => [[corner, ...columns], ...rows.map((row, r) => [row, ...cells[r]])])),
     scroller(title, el("table.heat", {}, el("thead", {}, head), el("tbody", {}, body))));
+}
+
+// The table as a drawing, to be saved.
+function shaded(title, head, rows, cells, text, share) {
+  const side = 26;
+  const texts = [head, ...rows.map((row, r) => [row, ...cells[r].map(text)])];
+  const widths = head.map((_, c) => Math.max(40, ...texts.map((line) => textWidth(line[c]) + 16)));
+  const lefts = widths.map((_, c) => widths.slice(0, c).reduce((a, b) => a + b, 0));
+  const [ink, tone, deep] = ["--ink", "--heat", "--deep"].map((name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  const picture = svg("svg", { viewBox: `0 0 ${lefts.at(-1) + widths.at(-1) + 8} ${side * texts.length + 8}` }, svg("title", {}, title));
+  texts.forEach((line, at) => line.forEach((value, c) => {
+    const [x, y] = [4 + lefts[c], 4 + side * at];
+    if (at && c) {
+      const part = cells[at - 1][c - 1] === null || cells[at - 1][c - 1] === undefined ? 0 : Math.max(0, Math.min(1, share(cells[at - 1][c - 1], at - 1)));
+      const cell = svg("rect", { x: x + 1, y: y + 1, width: widths[c] - 2, height: side - 2, rx: 3 });
+      cell.style.fill = `rgb(${tone.replaceAll(" ", ", ")})`;
+      cell.style.fillOpacity = String(part * Number(deep));
+      picture.append(cell);
+    }
+    const word = svg("text", { x: c ? x + widths[c] / 2 : x + widths[c] - 8, y: y + 17, "text-anchor": c ? "middle" : "end" }, value);
+    word.style.fontSize = "12px";
+    if (at && c) word.style.fill = ink;
+    picture.append(word);
+  }));
+  return offstage(picture);
+}
+
+function barred(title, items, top) {
+  const [side, track] = [24, 360];
+  const left = 12 + Math.max(...items.map((one) => textWidth(one.name)));
+  const right = 16 + Math.max(...items.map((one) => textWidth(one.text)));
+  const picture = svg("svg", { viewBox: `0 0 ${left + track + right} ${side * items.length + 8}` }, svg("title", {}, title));
+  items.forEach(({ name, value, text, colour }, at) => {
+    const y = 4 + side * at;
+    const bar = svg("rect", { x: left, y: y + 6, width: (track * Math.max(0, Math.min(1, (value ?? 0) / top))).toFixed(1), height: 12, rx: 3 });
+    bar.style.fill = colour ?? category(0);
+    const words = [svg("text", { x: 4, y: y + 16 }, name), svg("text", { x: left + track + right - 4, y: y + 16, "text-anchor": "end" }, text)];
+    for (const word of words) word.style.fontSize = "12px";
+    picture.append(bar, ...words);
+  });
+  return offstage(picture);
 }
 
 // Horizontal bars: [{name, value, text, colour}].
@@ -276,7 +319,7 @@ export function bars(items, { most = null, name = "Bars" } = {}) {
     if (colour) bar.style.background = colour;
     return el("li", {}, el("span.name", {}, name), el("span.track", {}, bar), el("span.value", {}, text));
   });
-  return el("div", {}, el("div.above", {}, exporter(name, null, () => [["name", "value"], ...items.map((one) => [one.name, one.value])])),
+  return el("div", {}, el("div.above", {}, exporter(name, () => barred(name, items, top), () => [["name", "value"], ...items.map((one) => [one.name, one.value])])),
     el("ul.bars", {}, lines));
 }
 

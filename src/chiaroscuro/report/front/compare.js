@@ -2,9 +2,10 @@
 
 import { el, scroller } from "./dom.js";
 import { lines } from "./charts.js";
+import { exporter, mapExporter } from "./exports.js";
 import { spaceName } from "./data.js";
 import { pointMap } from "./map.js";
-import { measure, measureName, unit, shownName } from "./numbers.js";
+import { measureName, parts, unit, shownName } from "./numbers.js";
 import { category } from "./palette.js";
 import { pairingPanel } from "./pairing.js";
 import { columns, panel, section } from "./panel.js";
@@ -25,7 +26,8 @@ export function compareSection(runs, open) {
   for (const run of withPoints) maps.push([run, pointMap(run, { small: true, onLook: (i) => follow(run, i) })]);
   const time = shared(maps);
   const side = maps.length ? el("div.side", {}, maps.map(([run, map]) => el("figure", {}, el("figcaption", {},
-    el("button.link", { type: "button", on: { click: () => open(runs.indexOf(run)) } }, run.name)), map.stage))) : null;
+    el("button.link", { type: "button", on: { click: () => open(runs.indexOf(run)) } }, run.name),
+    mapExporter(`Map of ${run.name}`, map)), map.stage))) : null;
   return section("compare", "Side by side",
     el("p.explain", {}, `${runs.length} runs, on the same page and the same scales; a name opens the run below.`),
     side, time, maps.length > 1 ? pairingPanel(maps.slice(0, 2)) : null,
@@ -50,31 +52,49 @@ function shared(maps) {
   return el("div.time", {}, range, output);
 }
 
-function measures(runs) {
+// Rows [text, name, values]: of the rows diagnosed where every run has a diagnosis, else of the samples shown.
+function measured(runs) {
   const rows = [];
+  const results = runs.map((run) => run.evaluation?.results?.encoder ?? {});
+  const heldOut = results.every((one) => one.knn_20 !== undefined);
   for (const space of ["h", "z"]) {
     for (const name of MEASURES) {
-      const values = runs.map((run) => run.frames?.at(-1)?.[space]?.[name] ?? null);
-      if (values.some((v) => v !== null)) rows.push([`${shownName(name)}, ${spaceName(space)}`, name, values]);
+      if (name === "shown_knn_accuracy" && heldOut) continue; // one accuracy: the held-out one
+      const key = `${space === "z" ? "z_" : ""}${name.replace("shown_", "")}`;
+      const told = runs.map((run) => run.diagnosis?.measures?.[key] ?? null);
+      const shown = runs.map((run) => run.frames?.at(-1)?.[space]?.[name] ?? null);
+      const both = told.every((v) => v !== null);
+      const values = both ? told : shown;
+      const text = both ? measureName(name.replace("shown_", "")) : shownName(name);
+      if (values.some((v) => v !== null)) rows.push([`${text}, ${spaceName(space)}`, name, values]);
     }
   }
   for (const name of ["knn_20", "linear"]) {
-    const values = runs.map((run) => run.evaluation?.results?.encoder?.[name] ?? null);
-    if (values.some((v) => v !== null)) rows.push([measureName(name), "knn_20", values]);
+    const values = results.map((one) => one[name] ?? null);
+    if (values.some((v) => v !== null)) rows.push([`${measureName(name)}, encoder h`, name, values]);
   }
   const losses = runs.map((run) => run.training?.epochs?.mean_loss?.at(-1) ?? null);
   if (losses.some((v) => v !== null)) rows.push(["mean loss of the last epoch", "mean_loss", losses]);
+  return rows;
+}
+
+function measures(runs) {
+  const rows = measured(runs);
   const head = el("tr", {}, el("th", { scope: "col" }, "measure"), runs.map((run) => el("th", { scope: "col" }, run.name)));
-  const body = rows.map(([text, name, values]) => el("tr", {}, el("th", { scope: "row" }, text),
-    values.map((value, at) => el("td", {}, measure(name, value),
-      at && value !== null && values[0] !== null ? el("small", {}, signed(name, value - values[0])) : null))));
-  return scroller("Measures of all runs",
-    el("table.plain.compare", {}, el("thead", {}, head), el("tbody", {}, body)));
+  const body = rows.map(([text, name, values]) => {
+    // the unit stands once, beside the name: a narrow column has no room for it
+    const kind = unit(name);
+    return el("tr", {}, el("th", { scope: "row" }, kind && kind !== "%" ? `${text} (${kind})` : text),
+      values.map((value, at) => el("td", {}, parts(name, value)[0], kind === "%" && value !== null ? "\u202f%" : "",
+        at && value !== null && values[0] !== null ? el("small", {}, signed(name, value - values[0])) : null)));
+  });
+  return el("div", {}, el("div.above", {}, exporter("Measures of all runs", null,
+    () => [["measure", ...runs.map((run) => run.name)], ...rows.map(([text, , values]) => [text, ...values])])),
+  scroller("Measures of all runs", el("table.plain.compare", {}, el("thead", {}, head), el("tbody", {}, body))));
 }
 
 function signed(name, difference) {
-  const text = measure(name, Math.abs(difference)).replace(/ .*$/, unit(name) === "%" ? "\u202f%" : "");
-  return ` ${difference < 0 ? "\u2212" : "+"}${text}`;
+  return ` ${difference < 0 ? "\u2212" : "+"}${parts(name, Math.abs(difference))[0]}${unit(name) === "%" ? " points" : ""}`;
 }
 
 function curves(runs) {
@@ -99,7 +119,9 @@ function differences(runs) {
   const differing = keys.filter((key) => new Set(flats.map((flat) => String(flat[key]))).size > 1);
   if (!differing.length) return el("p", {}, "None.");
   const head = el("tr", {}, el("th", { scope: "col" }, "setting"), runs.map((run) => el("th", { scope: "col" }, run.name)));
-  return scroller("Settings that differ",
+  return el("div", {}, el("div.above", {}, exporter("Settings that differ", null,
+    () => [["setting", ...runs.map((run) => run.name)], ...differing.map((key) => [key, ...flats.map((flat) => flat[key])])])),
+  scroller("Settings that differ",
     el("table.plain", {}, el("thead", {}, head), el("tbody", {}, differing.map((key) =>
-      el("tr", {}, el("th", { scope: "row" }, key), flats.map((flat) => el("td", {}, String(flat[key] ?? "–"))))))));
+      el("tr", {}, el("th", { scope: "row" }, key), flats.map((flat) => el("td", {}, String(flat[key] ?? "–")))))))));
 }

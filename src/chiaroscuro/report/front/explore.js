@@ -1,8 +1,8 @@
 // The map with its controls, the slider of the epochs, and the charts that go with it.
 
-import { byTouch, choice, el, refill, svg, toggle, unique } from "./dom.js";
+import { byTouch, choice, el, refill, toggle, unique } from "./dom.js";
 import { colourings, labelOf, spaceName } from "./data.js";
-import { exporter } from "./exports.js";
+import { mapExporter } from "./exports.js";
 import { lines } from "./charts.js";
 import { pointMap } from "./map.js";
 import { format, own, unit, shownName } from "./numbers.js";
@@ -74,7 +74,7 @@ export function exploreSection(run, follow) {
         run.samples.sheets ? toggle("Images", state.images, (on) => { state.images = on; map.ask(); }, { title: "Close up, points are their images" }) : null,
         zoom("−", "Zoom out", 0.7), zoom("+", "Zoom in", 1.4),
         el("button.quiet", { type: "button", on: { click: map.fit } }, "Show all"),
-        exporter(`Map ${run.name}`, () => drawing(run, map), () => [["id", "x", "y", state.colour], ...map.table().map((row) => row.slice(0, 4))])));
+        mapExporter(`Map of ${run.name}`, map)));
   };
   const zoom = (text, label, by) => el("button.quiet", { type: "button", "aria-label": label, on: { click: () => map.zoomBy(by) } }, text);
   const search = finder(run, (rows) => map.select(rows));
@@ -106,7 +106,8 @@ export function exploreSection(run, follow) {
     el("em", {}, "t-SNE"), " keeps neighbours together (", paperLink("maaten2008tsne", el), "; sizes of and gaps between groups say little), ",
     el("em", {}, "PCA"), " shows the two directions of largest variance, ", el("em", {}, "spectral"),
     " the two slowest modes of the graph of nearest neighbours (", paperLink("tan2024", el), "). ", run.sentence);
-  const raw = beside ? el("figure.plot.raw", {}, el("figcaption", {}, el("span", {}, `Before the network: t-SNE of the ${run.input.what}`)), beside.stage) : null;
+  const raw = beside ? el("figure.plot.raw", {}, el("figcaption", {}, el("span", {}, `Before the network: t-SNE of the ${run.input.what}`),
+    mapExporter(`Map of the input of ${run.name}`, beside)), beside.stage) : null;
   if (raw) node.prepend(raw);
   const section_ = section("map", "Map", about, controls,
     el("div.explore", { class: node.childElementCount ? "explore" : "explore alone" },
@@ -129,12 +130,16 @@ export function inside(where, name) {
   return `${mark ? where.slice(0, -1) : where}/${name}${mark}`;
 }
 
-// Search in ids, labels and texts: all words have to occur.
+// Search in ids, labels and texts: all words have to occur. A word that is the whole of some id or label means those only.
 function finder(run, select) {
   const { ids, texts, labels } = run.samples;
   const id = unique("find");
   const said = el("span.said", { "aria-live": "polite" });
   const field = el("input", { type: "search", id, placeholder: texts ? "id, label or text" : labels ? "id or label" : "id" });
+  const named = Array.from({ length: run.samples.n }, (_, i) => [ids[i].toLowerCase(), labels ? labelOf(run, i).name.toLowerCase() : ""]);
+  const whole = new Set(named.flat());
+  const matches = (i, word) => (whole.has(word) ? named[i].includes(word)
+    : named[i].some((name) => name.includes(word))) || Boolean(texts?.[i].toLowerCase().includes(word));
   let waiting = null;
   const look = () => {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -145,35 +150,13 @@ function finder(run, select) {
     }
     const rows = [];
     for (let i = 0; i < run.samples.n; i += 1) {
-      const all = `${ids[i]}\n${labels ? labelOf(run, i).name : ""}\n${texts ? texts[i] : ""}`.toLowerCase();
-      if (words.every((word) => all.includes(word))) rows.push(i);
+      if (words.every((word) => matches(i, word))) rows.push(i);
     }
     said.textContent = `${format(rows.length)} found`;
     select(rows);
   };
   field.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(look, 150); });
   return el("div.choice", {}, el("label", { for: id }, "Search ", said), field);
-}
-
-// The map as SVG: a dot for every point, or for evenly spaced ones of very many.
-function drawing(run, map) {
-  const rows = map.table();
-  const step = Math.ceil(rows.length / 20000);
-  const [xs, ys] = [1, 2].map((at) => rows.map((row) => row[at]));
-  const range = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
-  const [[x0, x1], [y0, y1]] = [range(xs), range(ys)];
-  const side = Math.max(x1 - x0, y1 - y0) || 1;
-  const picture = svg("svg", { viewBox: "0 0 800 800" }, svg("title", {}, `Map of ${run.name}`));
-  for (let k = 0; k < rows.length; k += step) {
-    const [, x, y, , [r, g, b]] = rows[k];
-    const dot = svg("circle", { cx: (20 + (760 * (x - x0)) / side).toFixed(1), cy: (780 - (760 * (y - y0)) / side).toFixed(1), r: 3 });
-    dot.style.fill = `rgb(${r}, ${g}, ${b})`;
-    picture.append(dot);
-  }
-  picture.setAttribute("class", "offstage");
-  document.body.append(picture); // styles are computed of what is on the page
-  setTimeout(() => picture.remove());
-  return picture;
 }
 
 function epochAt(run, t) {

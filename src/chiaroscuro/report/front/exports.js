@@ -1,6 +1,6 @@
 // Charts and selections as files: SVG, PNG and CSV, made in the page; nothing is sent anywhere.
 
-import { el } from "./dom.js";
+import { el, svg } from "./dom.js";
 
 export function download(name, content, type) {
   const blob = content instanceof Blob ? content : new Blob([content], { type });
@@ -26,6 +26,21 @@ export function fileName(text) {
 
 const STYLES = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin",
   "stroke-linecap", "font-family", "font-size", "visibility"];
+
+// A drawing that is made only to be saved: styles are computed of what is on the page.
+export function offstage(picture) {
+  picture.setAttribute("class", "offstage");
+  document.body.append(picture);
+  setTimeout(() => picture.remove());
+  return picture;
+}
+
+// Pixels that a text takes in a drawing.
+export function textWidth(text) {
+  const context = (textWidth.context ??= el("canvas").getContext("2d"));
+  context.font = "12px sans-serif";
+  return Math.ceil(context.measureText(text).width);
+}
 
 // A picture of the page with its styles written into it, so that it looks the same elsewhere.
 export function standalone(picture) {
@@ -74,4 +89,25 @@ export function exporter(title, picture, table) {
     picture ? button("SVG", () => download(`${name}.svg`, standalone(picture()).text, "image/svg+xml")) : null,
     picture ? button("PNG", async () => download(`${name}.png`, await raster(standalone(picture())), "image/png")) : null,
     table ? button("CSV", () => download(`${name}.csv`, csv(table()), "text/csv;charset=utf-8")) : null);
+}
+
+// The buttons of a map: a dot for every point (of evenly spaced ones, if there are very many), and their places.
+export function mapExporter(title, map) {
+  return exporter(title, () => dots(title, map.table()), () => [["id", "x", "y", map.state.colour], ...map.table().map((row) => row.slice(0, 4))]);
+}
+
+function dots(title, rows) {
+  const step = Math.ceil(rows.length / 20000);
+  const [xs, ys] = [1, 2].map((at) => rows.map((row) => row[at]));
+  const range = (values) => values.reduce(([a, b], v) => [Math.min(a, v), Math.max(b, v)], [Infinity, -Infinity]);
+  const [[x0, x1], [y0, y1]] = [range(xs), range(ys)];
+  const side = Math.max(x1 - x0, y1 - y0) || 1;
+  const picture = svg("svg", { viewBox: "0 0 800 800" }, svg("title", {}, title));
+  for (let k = 0; k < rows.length; k += step) {
+    const [, x, y, , [r, g, b]] = rows[k];
+    const dot = svg("circle", { cx: (20 + (760 * (x - x0)) / side).toFixed(1), cy: (780 - (760 * (y - y0)) / side).toFixed(1), r: 3 });
+    dot.style.fill = `rgb(${r}, ${g}, ${b})`;
+    picture.append(dot);
+  }
+  return offstage(picture);
 }

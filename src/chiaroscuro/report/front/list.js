@@ -9,7 +9,7 @@ const COLUMNS = [
   ["state", "state", (run) => run.state],
   ["epoch", "epoch", (run) => run.epoch],
   ["loss", "loss, nats", (run) => run.loss],
-  ["online", "accuracy inside training, %", (run) => run.online],
+  ["online", "accuracy on training rows, %", (run) => run.online],
   ["accuracy", "held-out accuracy, %", (run) => run.accuracy],
   ["findings", "findings", (run) => run.findings],
   ["changed", "changed", (run) => run.changed],
@@ -62,14 +62,14 @@ export function listPage(content, address) {
     return el("tr", { "data-run": run.name }, el("td", {}, box),
       el("th", { scope: "row" }, el("a", { href: address("report", { run: [run.id] }) }, run.name), el("small.about", {}, run.about),
         run.problem ? el("small.problem", {}, run.problem) : null),
-      el("td", {}, el("span.state", { class: `state ${run.state}` }, run.state)),
-      el("td", {}, run.epoch === null ? "–" : `${format(run.epoch)} of ${format(run.epochs)}`),
-      el("td.loss", {}, format(run.loss)),
-      el("td", {}, run.online === null ? "–" : format(100 * run.online)),
-      el("td", {}, run.accuracy === null ? "–" : format(100 * run.accuracy)),
-      el("td", {}, run.findings === null ? "–" : format(run.findings)),
-      el("td", {}, moment(run.changed)),
-      el("td", {}, sparkline(run.curve)));
+      cell("state", el("span.state", { class: `state ${run.state}` }, run.state)),
+      cell("epoch", run.epoch === null ? "–" : `${format(run.epoch)} of ${format(run.epochs)}`),
+      cell("loss", format(run.loss)),
+      cell("online", run.online === null ? "–" : format(100 * run.online)),
+      cell("accuracy", run.accuracy === null ? "–" : format(100 * run.accuracy)),
+      cell("findings", run.findings === null ? "–" : format(run.findings)),
+      cell("changed", moment(run.changed)),
+      el("td", { "data-name": "curve" }, sparkline(run.curve)));
   };
   const search = el("input", { type: "search", id: "filter", placeholder: "name, objective, encoder…" });
   search.addEventListener("input", () => { state.filter = search.value; draw(); });
@@ -90,6 +90,11 @@ export function listPage(content, address) {
     draw();
   };
   return { node, update };
+}
+
+// A cell that knows its column's name, which stands beside it where the table is too narrow for columns.
+function cell(key, content) {
+  return el("td", { class: key === "loss" ? "loss" : null, "data-name": COLUMNS.find(([name]) => name === key)[1] }, content);
 }
 
 function moment(seconds) {

@@ -2,7 +2,7 @@
 
 import { el, fading, refill } from "./dom.js";
 import { read } from "./data.js";
-import { learn } from "./numbers.js";
+import { format, learn } from "./numbers.js";
 import { compareSection } from "./compare.js";
 import { exploreSection } from "./explore.js";
 import { listPage } from "./list.js";
@@ -75,7 +75,7 @@ function about(run) {
   const parts = [];
   const flat = run.made?.flat;
   if (flat) parts.push(flat.objective, flat["network.encoder"], flat["data.source"]);
-  if (run.samples) parts.push(`${countOf(run).toLocaleString("en")} samples`);
+  if (run.samples) parts.push(`${format(countOf(run))} samples`);
   if (run.epochs?.length > 1) parts.push(`${run.epochs.length} snapshots to epoch ${run.epochs.at(-1)}`);
   return parts.filter(Boolean).join(" · ");
 }

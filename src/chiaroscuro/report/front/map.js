@@ -365,7 +365,7 @@ export function pointMap(run, { height = 44, onSelect = () => {}, onLook = () =>
   const redraw = responsive(stage, (width) => {
     const ratio = Math.min(2, devicePixelRatio || 1);
     const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-    const tall = small ? Math.min(width, 20 * rem) : Math.min(height * rem, Math.max(320, width * 0.85));
+    const tall = small ? Math.min(width, (plan ? 15 : 20) * rem) : Math.min(height * rem, Math.max(320, width * 0.85));
     stage.style.height = `${tall}px`;
     size = { width, height: tall, ratio, rem };
     fitted = null;

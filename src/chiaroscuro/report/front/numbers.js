@@ -1,4 +1,4 @@
-// Numbers for people: three figures, thin spaces, units; and the ticks of an axis.
+// Numbers for people: three figures, commas between thousands, units; and the ticks of an axis.
 
 let NAMES = {}; // of every measure its label and unit, as the document defines them
 
@@ -34,7 +34,7 @@ export function format(value, figures = 3) {
   if (value === 0) return "0";
   const size = Math.abs(value);
   if (Number.isInteger(value) && size < 1e6) {
-    return value.toLocaleString("en").replaceAll(",", "\u202f").replace("-", "\u2212");
+    return value.toLocaleString("en").replace("-", "\u2212");
   }
   if (size >= 1e5 || size < 1e-3) return value.toExponential(Math.max(0, figures - 2)).replace("e+", "e");
   const digits = Math.max(0, figures - 1 - Math.floor(Math.log10(size)));

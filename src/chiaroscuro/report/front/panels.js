@@ -8,6 +8,7 @@ import { format, measureName, own, unit } from "./numbers.js";
 import { category } from "./palette.js";
 import { columns, empty, panel, section } from "./panel.js";
 
+const DURING = { online_knn: "Measured on a few training rows after each epoch, so it is no held-out accuracy; nothing is chosen by it." };
 const HIDDEN = new Set(["step", "epoch", "mean_loss", "seconds", "images_per_second"]);
 
 export function trainingSection(run) {
@@ -38,7 +39,7 @@ export function trainingSection(run) {
       if (!at.length) continue;
       const [x, y] = [at.map(([epoch]) => epoch), at.map(([, v]) => share * v)];
       const title = measureName(name);
-      panels.push(panel(title[0].toUpperCase() + title.slice(1), "Measured while training, to look at; it decides nothing.", null,
+      panels.push(panel(title[0].toUpperCase() + title.slice(1), own(DURING, name) ?? "Measured while training; nothing is chosen by it.", null,
         lines([{ name: title, x, y, colour: category(1) }],
           { x: "epoch", y: unit(name) || "value" }, { marks: at.length < 40 }).node));
     }
@@ -141,9 +142,9 @@ export function graphSection(run) {
     // the gap after the first says only that the graph hangs together
     const gap = values.slice(2).reduce((best, v, at) => (v - values[at + 1] > best[0] ? [v - values[at + 1], at + 2] : best), [0, 2]);
     const eigen = panel(`Graph of ${spaceName(space)}`,
-      `Eigenvalues of the Laplacian of the ${format(graph.n_edges)} edges between nearest neighbours; a gap after the k-th suggests k clusters, here ${gap[1]}.`,
+      `Eigenvalues of the Laplacian of the ${format(graph.n_edges)} edges between nearest neighbours; a gap after the k‑th suggests k clusters, here ${gap[1]}.`,
       "tan2024", lines([{ name: "eigenvalue", x: values.map((_, at) => at + 1), y: values, colour: category(4) }],
-        { x: "index", y: "Eigenvalue" }, { marks: true, range: { y: [0, undefined] } }).node);
+        { x: "index", y: "Eigenvalue" }, { marks: true, range: { y: [0, undefined] }, height: Math.max(210, Math.min(420, 26 * (graph.table?.length ?? 0))) }).node);
     if (!graph.table) return [eigen];
     const rows = graph.table.map((_, at) => `cluster ${at + 1}`);
     const totals = graph.table.map((line) => Math.max(1, line.reduce((a, b) => a + b, 0)));
@@ -239,7 +240,7 @@ export function madeSection(run) {
       "chiaro train digits --out runs/first", "chiaro report runs/first --out first.html"));
   }
   const table = (values) => el("table.plain", {}, el("tbody", {}, Object.entries(values).map(([name, value]) =>
-    el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, String(value))))));
+    el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, value === "None" ? "not installed" : String(value))))));
   return section("made", "How it was made",
     made.command ? copyable(made.command) : null,
     columns(

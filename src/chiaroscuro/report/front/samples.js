@@ -162,7 +162,7 @@ function summary(run, space, selected) {
     counts.set(name, (counts.get(name) ?? 0) + 1);
   }
   const sorted = [...counts].sort((a, b) => b[1] - a[1]);
-  const parts = sorted.slice(0, 6).map(([name, n]) => `${name} ${format((100 * n) / selected.length, 2)} %`);
+  const parts = sorted.slice(0, 6).map(([name, n]) => `${name} (${format((100 * n) / selected.length, 2)} %)`);
   const rest = sorted.length > 6 ? `, and ${sorted.length - 6} more labels` : "";
   const own = run.spaces[space];
   const k = own.near.shape[1];

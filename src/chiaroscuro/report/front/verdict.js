@@ -2,7 +2,8 @@
 
 import { copyable, el, prose, scroller } from "./dom.js";
 import { heat } from "./charts.js";
-import { format, measure, measureName, parts, unit } from "./numbers.js";
+import { exporter } from "./exports.js";
+import { format, measure, measureName, own, parts } from "./numbers.js";
 import { paperLink } from "./papers.js";
 import { empty, panel, section } from "./panel.js";
 
@@ -17,7 +18,7 @@ function light(run) {
   const worst = diagnosis.findings[0]?.severity ?? "note"; // the most severe comes first
   if (worst === "critical") return ["critical", "Something is wrong"];
   if (worst === "warning") return ["warning", "Worth a look"];
-  return /^cannot judge|^can not judge/i.test(diagnosis.verdict) ? ["none", "Cannot be judged"] : ["good", "Nothing wrong found"];
+  return /^cannot judge|^can not judge/i.test(diagnosis.verdict) ? ["none", "Cannot be judged"] : ["good", "No problem found"];
 }
 
 function rowsOf(one, show) {
@@ -61,6 +62,15 @@ function finding(one, at, show) {
         one.change.length ? [el("dt", {}, "change"), el("dd", {}, one.change.map(copyable))] : [],
         line("expect", one.expect),
         one.paper ? [el("dt", {}, "paper"), el("dd", {}, paperLink(one.paper, el))] : [])));
+}
+
+// Where nothing is wrong and the numbers stand below, the verdict need not name them: an accuracy of
+// other rows than those of the held-out one would only puzzle.
+function plain({ diagnosis }, cards) {
+  if (diagnosis.state !== "nothing found" || !diagnosis.n_checks || !cards) return diagnosis.verdict;
+  const notes = diagnosis.findings.length;
+  const said = notes === 0 ? "" : notes === 1 ? " One note is below." : ` ${notes} notes are below.`;
+  return `${diagnosis.n_checks} checks found no problem.${said}`;
 }
 
 // Numbers of the last epoch, beside those of the first.
@@ -114,16 +124,16 @@ function accuracies(run) {
   const results = run.evaluation?.results;
   if (!results) return null;
   const subjects = Object.keys(results);
-  const names = [...new Set(subjects.flatMap((name) => Object.keys(results[name])))].filter((key) => unit(key) === "%");
+  const names = [...new Set(subjects.flatMap((name) => Object.keys(results[name])))].filter((key) => own(run.evaluation.names, key));
   if (!names.length) return null;
-  const called = subjects.map((name) => (results[name].d ? `${name} (${format(results[name].d)})` : name));
-  const cells = subjects.map((name) => names.map((key) => results[name][key] ?? null));
+  const called = subjects.map((name) => `${name === "input" ? "raw input" : name}${results[name].d ? ` (${format(results[name].d)})` : ""}`);
+  const cells = names.map((key) => subjects.map((name) => results[name][key] ?? null));
   const seen = run.evaluation.test_rows_seen;
   const held = seen ? `Training saw ${format(seen)} rows of the test side, so nothing here is held out. Accuracy` : "Held-out accuracy";
   return panel("Accuracy beside two controls",
     `${held} of neighbours and linear probes on raw input, the untrained network and the trained one.`,
     "chen2020simclr",
-    heat(called, names.map(measureName), cells, { corner: "features (dimensions)", name: "Accuracy beside two controls", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
+    heat(names.map((key) => run.evaluation.names[key]), called, cells, { corner: "features (dimensions)", name: "Accuracy beside two controls", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
 }
 
 // show(ids): the rows of a finding on the map; returns how many are there.
@@ -142,12 +152,14 @@ export function verdictSection(run, show) {
   const measures = Object.entries(diagnosis?.measures ?? {});
   const all = measures.length
     ? el("details", {}, el("summary", {}, `All ${measures.length} measures`),
+      el("div.above", {}, exporter("All measures", null, () => [["measure", "name", "value"], ...measures.map(([name, value]) => [name, measureName(name), value])])),
       scroller("All measures",
         el("table.plain", {}, el("tbody", {}, measures.map(([name, value]) =>
           el("tr", {}, el("th", { scope: "row" }, measureName(name)), el("td", {}, measure(name, value))))))))
     : null;
+  const cards = headline(run);
   const [state, words] = light(run);
   const sentence = el("div.light", { class: `light ${state}` }, el("span.lamp", { "aria-hidden": "true" }),
-    el("div", {}, el("strong", {}, words), diagnosis ? el("p.verdict", {}, prose(diagnosis.verdict)) : null));
-  return section("verdict", "Verdict", sentence, headline(run), whose(run), ...body, lists(run, show), all, more, accuracies(run));
+    el("div", {}, el("strong", {}, words), diagnosis ? el("p.verdict", {}, prose(plain(run, cards))) : null));
+  return section("verdict", "Verdict", sentence, cards, whose(run), ...body, lists(run, show), all, more, accuracies(run));
 }
