@@ -52,11 +52,17 @@ def test_pairs_are_joined_by_ids_and_sides_may_differ_in_width():
     with pytest.raises(InputError, match="1 of 150 are not in `embeddings`, `s0` for one"):
         read(one, inputs=Inputs(pairs={"h": X, "ids": np.array(["t", *ids[1:]])}))
     turn = RNG.normal(size=(6, 9))
-    wide = diagnose(X, inputs=Inputs(pairs=X @ turn)).measures
+    right = diagnose(X, inputs=Inputs(pairs=X @ turn))
+    wide = right.measures
     apart = diagnose(X, inputs=Inputs(pairs=(X @ turn)[order]))
     control = apart.controls["paired_neighbours"]
     assert wide["paired_neighbours"] > 0.4
     assert control.value < control.mean + 4 * control.sd
+    assert (apart.findings[0].name, apart.severity) == ("mispaired_views", "critical")
+    assert "with shuffled pairs" in apart.findings[0].evidence
+    assert "mispaired_views" in apart.checks
+    assert "neighbours shared with the partner" in str(apart)
+    assert "mispaired_views" not in [one.name for one in right.findings]
     with pytest.raises(InputError, match=r"each of the 150 rows .* has 149"):
         read(X, inputs=Inputs(pairs=X[:149]))
 
@@ -72,6 +78,10 @@ def test_the_metric_is_the_one_that_is_asked_for():
         > cs.diagnose({"h": h, "labels": y}).measures["knn_accuracy"]
     )
     assert far.sampling["metric"] == "euclidean"
+    assert "neighbours by Euclidean distance predict" in far.verdict
+    assert far.severity != "critical"
+    assert far.measures["cure_euclidean_of"] == "knn_accuracy_euclidean"
+    assert far.measures["cure_euclidean_gain"] == 0
 
 
 def test_twins_zeros_and_long_rows_of_all_rows_are_seen(tmp_path):
@@ -102,7 +112,7 @@ def test_twins_zeros_and_long_rows_of_all_rows_are_seen(tmp_path):
     assert shares == sorted(shares)
     assert len(shares) > 5
     one = next(one for one in found.findings if one.name == "duplicated_samples")
-    assert "1202 of 6000 rows" in one.evidence
+    assert "1,202 of 6,000 rows (20 %) equal another" in one.evidence
     assert one.severity == "warning"
 
 
@@ -117,7 +127,7 @@ def test_fail_on_is_an_exit_status(tmp_path, capsys):
     np.save(tmp_path / "bad.npy", np.ones((100, 8)))
     status, said = run(tmp_path / "bad.npy", "--fail-on", "critical", capsys=capsys)
     assert status == 1
-    assert "--fail-on critical: 1 findings: full_collapse" in said.err
+    assert "--fail-on critical: 1 finding: full_collapse" in said.err
     assert run(tmp_path / "bad.npy", capsys=capsys)[0] == 0
 
 
@@ -154,9 +164,12 @@ def test_drift_is_in_the_page_the_json_and_the_lists(tmp_path, capsys):
     status, said = run(tmp_path / "b.npz", "--against", tmp_path / "a.npz", capsys=capsys)
     assert status == 0, said.err
     assert "encoder: same" in said.out
+    assert "compared row by row" in said.out
     assert "moved (1)" in said.out
     found = cs.diagnose(tmp_path / "b.npz", against=tmp_path / "a.npz").json()
     assert found["drift"]["encoder"] == "same"
+    assert "same encoder, no other law seen" in found["verdict"]
+    assert "1 row moved more than the others" in found["verdict"]
     assert found["rows"]["moved"]["ids"] == [17]
     assert found["drift"]["test"]["power"]["1.0"] == 1
 
@@ -166,3 +179,62 @@ def test_what_is_not_there_is_a_wrong_call(tmp_path, capsys):
     status, said = run(tmp_path / "a.npy", "--labels", tmp_path / "no.csv", capsys=capsys)
     assert status == 2
     assert "no.csv` does not exist" in said.err
+
+
+def test_ids_that_are_row_numbers_join_labels_of_rows_without_ids(tmp_path):
+    y = np.arange(150) % 3
+    order = RNG.permutation(150)
+    lines = [f"{k},{y[k]}" for k in order]
+    (tmp_path / "labels.csv").write_text("\n".join(["id,label", *lines]) + "\n")
+    labels = read(X, inputs=Inputs(labels=tmp_path / "labels.csv")).embeddings.labels
+    np.testing.assert_array_equal(labels, y)
+    lines = [f"{k + 500},{y[k]}" for k in range(150)]  # of elsewhere: in the order of the rows
+    (tmp_path / "labels.csv").write_text("\n".join(["id,label", *lines]) + "\n")
+    labels = read(X, inputs=Inputs(labels=tmp_path / "labels.csv")).embeddings.labels
+    np.testing.assert_array_equal(labels, y)
+
+
+def test_tensors_inside_dictionaries_have_dotted_names(tmp_path):
+    import torch
+
+    path = tmp_path / "state.pt"
+    torch.save({"epoch": 3, "state_dict": {"embedding": {"weight": torch.from_numpy(X)}}}, path)
+    np.testing.assert_allclose(read(path).embeddings.h, X)
+    two = {"a": torch.from_numpy(X), "b": {"c": torch.from_numpy(X)}}
+    torch.save({"state_dict": two}, path)
+    with pytest.raises(InputError, match=r"`state_dict.a` \(150, 6\).*`state_dict.b.c` \(150, 6\)"):
+        read(path)
+    named = read(path, inputs=Inputs(names={"state_dict.b.c": "h"}))
+    np.testing.assert_allclose(named.embeddings.h, X)
+
+
+def test_differences_below_rounding_are_none(tmp_path):
+    turn = np.linalg.qr(RNG.normal(size=(6, 6)))[0]
+    assert "e-1" not in str(cs.compare(X, X @ turn)).split("Of the ten")[0].split("index")[0]
+
+
+def test_settings_of_another_loop_are_not_given_keys_that_they_lack():
+    twice = np.vstack([X, X])
+    y = np.arange(300) % 2
+    foreign = cs.diagnose({"h": twice, "labels": y}, settings={"batch_size": 64, "lr": 0.1})
+    named = [one for one in foreign.findings if one.name == "duplicated_samples"]
+    assert named
+    assert all(one.settings == {} for one in foreign.findings)
+    own = cs.diagnose({"h": twice, "labels": y}, settings={"data": {"distinct": False}})
+    named = [one for one in own.findings if one.name == "duplicated_samples"]
+    assert named[0].settings == {"data.distinct": True}
+
+
+def test_twins_of_a_whole_file_are_counted_where_a_sample_has_none(tmp_path):
+    """A fifth of 40,000 rows have one twin; among 400 of them hardly a pair is drawn."""
+    rows = np.random.default_rng(3).normal(size=(40_000, 8)).astype(np.float32)
+    rows[:4000] = rows[-4000:]
+    np.save(tmp_path / "a.npy", rows)
+    found = cs.diagnose(tmp_path / "a.npy", rows=400)
+    first = found.findings[0]
+    assert (first.name, first.severity) == ("duplicated_samples", "warning")
+    assert "8,000 of 40,000 rows (20 %) equal another, bit for bit" in first.evidence
+    assert "0.0 %" not in first.evidence
+    assert "listed as `duplicates`" in first.advice
+    assert found.lists["duplicates"].total == 8000
+    assert found.json()["findings"][0]["rows"] == "duplicates"

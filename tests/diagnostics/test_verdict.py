@@ -242,7 +242,8 @@ def test_texts_are_told_to_mask_more_and_not_to_crop():
 
 def test_a_setting_that_is_so_already_is_not_repeated():
     made = lambda facts: Finding("a", "note", "1", "", "", "", "", {"batch": 256, "epochs": 9})
-    assert findings(Facts({}, {"batch": 256}), [made])[0].settings == {"epochs": 9}
+    assert findings(Facts({}, {"batch": 256, "epochs": 5}), [made])[0].settings == {"epochs": 9}
+    assert findings(Facts({}, {"batch": 256}), [made])[0].settings == {}  # of another loop
     assert findings(Facts({}), [made])[0].settings == {}
 
 

@@ -115,6 +115,35 @@ def test_which_encoder_and_which_rows_moved():
     assert drift(x[:, :5], x, paired=True).agreement > 0.5
 
 
+def test_rows_that_moved_are_listed_where_all_others_stayed():
+    x, _ = clusters()
+    now = x.copy()
+    now[40:70] += np.random.default_rng(1).normal(size=(30, 8))
+    found = drift(now, x, paired=True)
+    assert found.encoder == "same"
+    assert sorted(found.moved.rows.tolist()) == list(range(40, 70))
+    assert len(drift(x, x, paired=True).moved) == 0
+    rounded = x.astype(np.float32).astype(float)
+    assert len(drift(rounded, x, paired=True).moved) == 0
+
+
+def test_uncorrelated_dimensions_do_not_tell_encoders_apart():
+    """Halves of a whitened matrix have off-diagonals that are chance, and opposite."""
+    draw = np.random.default_rng(0)
+    x = np.linalg.qr(draw.normal(size=(600, 20)))[0] * np.sqrt(600)
+    halves = drift(x[::2], x[1::2], paired=False)
+    assert (halves.encoder, halves.same_axes) == ("unknown", None)
+    assert "hardly more correlated than those of 300 and 300 rows" in halves.reason
+    # few rows of many correlated dimensions: chance is taken off, so that the same is the same
+    mix = np.linalg.qr(draw.normal(size=(60, 60)))[0] * np.arange(1, 61.0) ** -0.7
+    a, b = (draw.normal(size=(100, 60)) @ mix.T for _ in range(2))
+    few = drift(a, b, paired=False)
+    assert few.encoder == "same"
+    assert few.same_axes > 0.8
+    turn = np.linalg.qr(draw.normal(size=(60, 60)))[0]
+    assert drift(a @ turn, b, paired=False).encoder == "other"
+
+
 def test_without_pairs_the_axes_tell_and_new_rows_are_listed():
     x, _ = clusters()
     now, _ = clusters(seed=7)

@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 NO_ROWS = ("class_names", "factor_names", "prompts", "prompt_z", "untrained_prompt_z", "about")
+NESTED = 8
+"""Dictionaries inside dictionaries, at most."""
 _DAMAGE = (
     *(UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, TypeError),
     *(AttributeError, OSError, ImportError, RecursionError),
@@ -182,7 +184,7 @@ def _column(cells: list[str]) -> np.ndarray:
 
 def _torch(path: Path) -> dict[str, Any]:
     """Return a tensor, or a dictionary of tensors and lists, saved by torch;
-    nothing is unpickled.
+    nothing is unpickled. Entries of dictionaries inside have dotted names.
     """
     torch = bring("torch", f"Reading `{path.name}`", "torch")
     try:
@@ -194,7 +196,7 @@ def _torch(path: Path) -> dict[str, Any]:
             f"object is unpickled ({type(error).__name__}). Save it with "
             "`torch.save({'h': tensor}, path)`, or as `.npz`."
         ) from None
-    items = dict(loaded) if isinstance(loaded, Mapping) else {"h": loaded}
+    items = _flat(loaded) if isinstance(loaded, Mapping) else {"h": loaded}
     arrays = {str(key): a for key, value in items.items() if (a := _tensor(value)) is not None}
     size = path.stat().st_size
     for name, array in arrays.items():  # strides of 0 make much of little
@@ -206,6 +208,15 @@ def _torch(path: Path) -> dict[str, Any]:
             ),
         )
     return arrays
+
+
+def _flat(loaded: Mapping[Any, Any], under: str = "", depth: int = 0) -> dict[str, Any]:
+    items: dict[str, Any] = {}
+    for key, value in loaded.items():
+        inside = isinstance(value, Mapping) and depth < NESTED
+        name = f"{under}{key}"
+        items |= _flat(value, f"{name}.", depth + 1) if inside else {name: value}
+    return items
 
 
 def _zipped(path: Path) -> bool:

@@ -346,7 +346,8 @@ def read_labels(path: Any, ids: Callable[[], np.ndarray] | None, n: int) -> dict
 
     Args:
         path: of a table with a column `label` (or one column), or an `.npy` of labels.
-        ids: of the rows, where they have any: a table with a column `id` is joined by it.
+        ids: of the rows, where they have any: a table with a column `id` is joined by it. Where
+            they have none, ids from 0 to n - 1 are the numbers of the rows.
         n: rows.
 
     Returns:
@@ -374,6 +375,8 @@ def read_labels(path: Any, ids: Callable[[], np.ndarray] | None, n: int) -> dict
         ),
     )
     y = columns[str(label)]
+    if key is not None and ids is None and _row_numbers(columns[key], n):
+        ids = lambda: np.arange(n)
     if key is not None and ids is not None:
         return _joined(path.name, columns[key], y, ids())
     need(
@@ -384,6 +387,11 @@ def read_labels(path: Any, ids: Callable[[], np.ndarray] | None, n: int) -> dict
         ),
     )
     return _labels(y, None) if y.dtype.kind in "OU" else {"labels": y}
+
+
+def _row_numbers(keys: np.ndarray, n: int) -> bool:
+    """Whether ids are the numbers of the rows, in any order."""
+    return keys.dtype.kind in "iu" and np.array_equal(np.sort(keys), np.arange(n))
 
 
 def _joined(name: str, keys: np.ndarray, y: np.ndarray, ids: np.ndarray) -> dict[str, Any]:

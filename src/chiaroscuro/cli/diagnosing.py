@@ -173,7 +173,8 @@ def _failed(limit: str | None, diagnoses: list[Any]) -> int:
         if SEVERITIES.index(one.severity) >= least
     ]
     if grave:
-        print(f"--fail-on {limit}: {len(grave)} findings: {', '.join(grave)}", file=sys.stderr)
+        count = f"{len(grave)} finding{'s' * (len(grave) != 1)}"
+        print(f"--fail-on {limit}: {count}: {', '.join(grave)}", file=sys.stderr)
     return int(bool(grave))
 
 

@@ -26,6 +26,10 @@ LEVEL = 0.05
 FENCE = 3.0
 SAME, TURNED = 0.05, 0.1
 """Median movement of a row, as a share of the spread, of one encoder; and of one that is turned."""
+STILL = 1e-4
+"""Movement, as a share of the spread, below which a row counts as where it was."""
+CORRELATED = 1.5
+"""Squares of covariances over what chance gives, above which axes can be compared."""
 COMPARED = 10_000
 
 
@@ -160,8 +164,9 @@ class Drift(Record):
         mean_shift: distance of the means, in root mean squared distances from the mean.
         movement: median movement of a row, as a share of the spread; of paired rows.
         movement_turned: the same after the best rotation.
-        same_axes: cosine of the two covariances beside their diagonals: 1 where dimensions go
-            together in both as they do in one, about 0 where dimensions are others.
+        same_axes: cosine of the two covariances beside their diagonals, corrected for chance: 1
+            where dimensions go together in both as they do in one, about 0 where dimensions are
+            others; None where dimensions are hardly correlated.
         agreement: linear CKA of paired rows, of any widths.
         moved: rows that moved more than others (paired), or are unlike all earlier ones.
     """
@@ -209,7 +214,7 @@ def drift(now: Any, before: Any, paired: bool, seed: int = 0) -> Drift:
     axes = _axes(x, y)
     test = two_sample(y, x, seed)
     if not paired:
-        encoder, reason = _unpaired(axes, x.shape[1])
+        encoder, reason = _unpaired(axes, (len(y), len(x)), x.shape[1])
         return Drift(encoder, reason, False, test, shift, None, None, axes, None, _unlike(y, x))
     apart = np.linalg.norm(y - x, axis=1)
     movement = float(np.median(apart)) / spread
@@ -249,13 +254,26 @@ def _turned(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _axes(x: np.ndarray, y: np.ndarray) -> float | None:
+    """The cosine of the covariances beside their diagonals, corrected for what chance adds.
+
+    Of n rows whose dimensions are independent, the squares of these entries sum to
+    sum_{i != j} C_ii C_jj / n: None where there is hardly more than that.
+    """
     d = x.shape[1]
     if d < 3:
         return None
     off = ~np.eye(d, dtype=bool)
-    a, b = (np.cov(_inner(rows).T)[off] for rows in (x, y))
-    both = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b / both) if both > 0 else None
+    entries, sizes = [], []
+    for rows in (_inner(x), _inner(y)):
+        C = np.cov(rows.T)
+        variances = np.diag(C)
+        chance = float(variances.sum() ** 2 - (variances**2).sum()) / (len(rows) - 1)
+        squares = float((C[off] ** 2).sum())
+        if squares <= CORRELATED * chance:
+            return None
+        entries.append(C[off])
+        sizes.append(squares - chance)
+    return float(np.clip(entries[0] @ entries[1] / np.sqrt(sizes[0] * sizes[1]), -1, 1))
 
 
 def _inner(x: np.ndarray) -> np.ndarray:
@@ -264,23 +282,23 @@ def _inner(x: np.ndarray) -> np.ndarray:
     return x[far <= np.quantile(far, 0.99)]
 
 
-def _unpaired(axes: float | None, d: int) -> tuple[str, str]:
-    if axes is None:
+def _unpaired(axes: float | None, sizes: tuple[int, int], d: int) -> tuple[str, str]:
+    if d < 3:
         return "unknown", f"{d} dimensions are too few to tell encoders apart"
+    if axes is None:
+        return "unknown", (
+            f"the {d} dimensions are hardly more correlated than those of {sizes[0]} and "
+            f"{sizes[1]} rows are by chance, and rows are not paired; give both files `ids`"
+        )
     word = "the same dimensions go together in both" if axes > 0.5 else "other dimensions do"
     encoder = "same" if axes > 0.5 else "other" if axes < 0.2 else "unknown"
     return encoder, f"cosine of the two covariances beside their diagonals {axes:.2f}: {word}"
 
 
 def _moved(residual: np.ndarray, apart: np.ndarray, spread: float) -> Listed:
-    with np.errstate(divide="ignore"):
-        logs = np.log(residual)
-    finite = logs[np.isfinite(logs)]
-    limit = np.inf
-    if len(finite):
-        low, high = np.quantile(finite, [0.25, 0.75])
-        limit = high + FENCE * max(high - low, 0.1)
-    listed = np.flatnonzero(logs > limit)
+    logs = np.log(np.maximum(residual, STILL * spread))  # below it a row has not moved
+    low, high = np.quantile(logs, [0.25, 0.75])
+    listed = np.flatnonzero(logs > high + FENCE * max(high - low, 0.1))
     listed = listed[np.lexsort((listed, -residual[listed]))]
     return Listed(
         "moved more than the others did",

@@ -39,6 +39,8 @@ where there is no partner; the same where few rows say so; and standard errors a
 
 def mispaired_views(facts: Facts) -> Finding | None:
     """Row i of one side is not row i of the other: for all rows, for some, or from some row on."""
+    if facts.has("paired_neighbours", "paired_score") and not facts.has("pair_nearer"):
+        return _unlike_sides(facts)
     if not facts.has("pair_nearer", "pair_error"):
         return None
     nearer = facts["pair_nearer"]
@@ -109,6 +111,29 @@ def mispaired_views(facts: Facts) -> Finding | None:
             *("modality_gap", *SYMPTOMS),
         ),
         cost=cost if cost is not None and cost.gain > 0 else None,
+        target={"pairs": "restored"},
+    )
+
+
+def _unlike_sides(facts: Facts) -> Finding | None:
+    """Sides of different width whose rows share no more neighbours than shuffled rows do."""
+    shared, chance = facts["paired_neighbours"], facts["paired_by_chance"]
+    if facts["paired_score"] >= SURE:
+        return None
+    return Finding(
+        name="mispaired_views",
+        severity="critical",
+        evidence=(
+            f"of the ten nearest of a row {shared:.2%} are those of its partner, and {chance:.2%} "
+            f"with shuffled pairs ({facts['paired_score']:+.1f} standard errors); the linear "
+            f"agreement of the two sides is {facts.get('paired_agreement', 0.0):.2f}"
+        ),
+        cause="rows of the two sides do not belong together, or the two encoders share nothing",
+        advice="check that both sides come from one sample in one order, without reshuffling, "
+        "dropped or repeated rows; give both files `ids` to join them",
+        expect="more shared neighbours than with shuffled pairs",
+        paper="wang2020alignuniform",
+        strength=50.0,
         target={"pairs": "restored"},
     )
 

@@ -61,7 +61,8 @@ def checks(facts: Facts) -> list[str]:
         >>> "at_chance" in checks(Facts({"n": 500})), "zero_rows" in checks(Facts({"n": 500}))
         (False, True)
     """
-    return [name for name in RULES if facts.main(NEEDS[name]) is not None]
+    wide = {"mispaired_views"} if facts.has("paired_score") else set()  # sides of two widths
+    return [name for name in RULES if name in wide or facts.main(NEEDS[name]) is not None]
 
 
 def findings(facts: Facts, rules: Iterable[Rule] | None = None) -> list[Finding]:
@@ -120,11 +121,11 @@ def _causes(one: Finding, above: dict[str, Finding]) -> set[str]:
 
 
 def _settled(one: Finding, facts: Facts) -> Finding:
-    """Settings only where there are any to set, and only those that are not so already."""
+    """Settings only where there are such to set, and only those that are not so already."""
     news = {
         key: value
         for key, value in one.settings.items()
-        if facts.settings and str(facts.setting(key)) != str(value)
+        if key in facts.settings and str(facts.setting(key)) != str(value)
     }
     return one if news == dict(one.settings) else dataclasses.replace(one, settings=news)
 

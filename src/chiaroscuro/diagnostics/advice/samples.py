@@ -45,8 +45,9 @@ def duplicated_samples(facts: Facts) -> Finding | None:
     if share is None or facts.kind in ("map", "codes", "counts", "shares"):
         return None
     exact, n = facts.main("exact_duplicates", 0), facts.main("n", 1)
-    if facts.get("all_exact_duplicates", 0) >= exact:  # of a pass over all rows of the file
-        exact, n = facts.get("all_exact_duplicates", 0), facts.get("all_rows", n)
+    whole = facts.has("all_exact_duplicates") and facts["all_exact_duplicates"] >= exact
+    if whole:  # of a pass over all rows of the file
+        exact, n = facts["all_exact_duplicates"], facts.get("all_rows", n)
     bound = facts.get("near_twins_bound", 0.0)
     if share < SEEN and not exact:
         return None
@@ -56,23 +57,28 @@ def duplicated_samples(facts: Facts) -> Finding | None:
     grid = facts.get("levels", 99) <= GRID  # on a grid rows meet by chance
     many = single is None and (exact / n >= TWINS or (share >= NEAR and not grid))
     severity = "warning" if sure or many else "note"
+    near = (
+        f"{100 * share:.1f} % of the rows have a twin, less than {bound:.2g} times as far away as "
+        "their tenth neighbour"
+        if share >= SEEN
+        else ""
+    )
+    same = "equal another, bit for bit" if whole else "point exactly where another does"
+    equal = f"{exact:,} of {n:,} rows ({100 * exact / n:.2g} %) {same}"
+    votes = (
+        f"neighbours name {single.before:.1%} of the labels with twins and {single.after:.1%} "
+        "without"
+        if single is not None
+        else ""
+    )
     return Finding(
         name="duplicated_samples",
         severity=severity,
-        evidence=(
-            f"{100 * share:.1f} % of the rows have a twin, less than {bound:.2g} times as far away "
-            f"as their tenth neighbour; {exact} of {n} rows have one in exactly their direction"
-            + (
-                f"; neighbours name {single.before:.1%} of the labels with twins and "
-                f"{single.after:.1%} without"
-                if single is not None
-                else ""
-            )
-        ),
+        evidence="; ".join(filter(None, (near, equal, votes))),
         cause=f"samples {'occur' if exact else 'may occur'} more than once, perhaps encoded or "
         "cropped anew: they are their own negatives and their own test neighbours",
         advice="keep one of each group, and no group on both sides of a split; rows and their "
-        "twins are listed as `near_twins`",
+        f"twins are listed as `{'near_twins' if share >= SEEN else 'duplicates'}`",
         line=(
             "u = h / np.linalg.norm(h, axis=1, keepdims=True); "
             "h = h[np.unique(np.round(u, 6), axis=0, return_index=True)[1]]"
@@ -80,7 +86,7 @@ def duplicated_samples(facts: Facts) -> Finding | None:
         if exact
         else "",
         settings={"data.distinct": True},
-        expect=f"fewer than {100 * (TWINS if share > TWINS else SEEN):g} % twins",
+        expect=f"fewer than {100 * (TWINS if max(share, exact / n) > TWINS else SEEN):g} % twins",
         paper="wu2018instance",
         strength=share / TWINS,
         explains=("hubs", "leaked_label"),

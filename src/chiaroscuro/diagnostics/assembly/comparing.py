@@ -90,7 +90,8 @@ class Comparison(Record):
                 continue
             values = self.first.measures[name], self.second.measures[name]
             cells = [f"{value:.4g}" for value in values]
-            table.add_row(CATALOGUE[name].label, *cells, f"{apart:+.3g}")
+            rounding = 1e-6 * max(1.0, *(abs(value) for value in values))
+            table.add_row(CATALOGUE[name].label, *cells, f"{apart * (abs(apart) > rounding):+.3g}")
         console.print(table)
         for line in self.sentences():
             console.print(Padding(Text(line), (0, 2)))

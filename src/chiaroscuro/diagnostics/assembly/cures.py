@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from chiaroscuro.diagnostics.advice.finding import Cost
-from chiaroscuro.measures import nearest, unit, voted
+from chiaroscuro.measures import METRICS, nearest, unit, voted
 from chiaroscuro.measures.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ def paired(of: str, before: np.ndarray, after: np.ndarray) -> Cost:
     return Cost(of, *means, gain, low, high, n)
 
 
+def _accuracy_of(metric: str) -> str:
+    return "knn_accuracy" if metric == METRICS[0] else "knn_accuracy_euclidean"
+
+
 def note(out: Measured, cure: str, cost: Cost) -> Cost:
     """Add what a cure changes to the measures."""
     out.numbers |= cost.numbers(cure)
@@ -51,6 +55,7 @@ class Rows:
         labels: (n,), negative is unlabelled, or None.
         split: (n,), 0 train and 1 test, or None.
         seed: of the rows that are drawn.
+        metric: of neighbours, unless a cure asks for another.
     """
 
     def __init__(
@@ -59,8 +64,10 @@ class Rows:
         labels: np.ndarray | None = None,
         split: np.ndarray | None = None,
         seed: int = 0,
+        metric: str = METRICS[0],
     ) -> None:
         n = len(x)
+        self.metric = metric
         draw = np.random.default_rng(seed)
         self.ids = np.arange(n) if n <= TRIED else np.sort(draw.choice(n, TRIED, replace=False))
         self.x = np.asarray(x[self.ids], dtype=np.float64)
@@ -71,8 +78,14 @@ class Rows:
         if self.split is not None and min((self.split == s).sum() for s in (0, 1)) <= NEIGHBOURS:
             self.split = None
 
-    def search(self, x: np.ndarray, metric: str = "cosine") -> tuple[Neighbours, np.ndarray]:
+    @property
+    def of(self) -> str:
+        """What is measured: the accuracy of neighbours by the metric."""
+        return _accuracy_of(self.metric)
+
+    def search(self, x: np.ndarray, metric: str | None = None) -> tuple[Neighbours, np.ndarray]:
         """Neighbours of the rows that are asked, and which those are."""
+        metric = self.metric if metric is None else metric
         k = min(NEIGHBOURS, len(x) - 1)
         if self.split is None:
             return nearest(x, k, metric), np.arange(len(x))
@@ -81,7 +94,7 @@ class Rows:
         return near._replace(ids=bank[near.ids]), asked
 
     def hits(
-        self, x: np.ndarray, metric: str = "cosine", y: np.ndarray | None = None
+        self, x: np.ndarray, metric: str | None = None, y: np.ndarray | None = None
     ) -> np.ndarray:
         """Which rows their neighbours name; NaN where a row is not asked or has no label."""
         labels = self.y if y is None else y
@@ -92,13 +105,14 @@ class Rows:
         return shares
 
     @cached_property
-    def cosine(self) -> tuple[Neighbours, np.ndarray]:
+    def near(self) -> tuple[Neighbours, np.ndarray]:
+        """Neighbours of the rows as they are, and which rows are asked."""
         return self.search(self.x)
 
     @cached_property
     def base(self) -> np.ndarray:
-        """Which rows are named by cosine neighbours as things are."""
-        near, asked = self.cosine
+        """Which rows are named by their neighbours as things are."""
+        near, asked = self.near
         shares = np.full(len(self.x), np.nan)
         shares[asked] = voted(near, self.y) == self.y[asked]
         shares[self.y < 0] = np.nan
@@ -106,13 +120,13 @@ class Rows:
 
     @cached_property
     def euclidean(self) -> np.ndarray:
-        return self.hits(self.x, "euclidean")
+        return self.base if self.metric == METRICS[1] else self.hits(self.x, METRICS[1])
 
     def gain(
         self,
         cured: np.ndarray | Callable[[np.ndarray], np.ndarray],
         keep: np.ndarray | None = None,
-        metric: str = "cosine",
+        metric: str | None = None,
     ) -> Cost:
         """What a cure gains.
 
@@ -120,13 +134,14 @@ class Rows:
             cured: the rows after it, or a function of rows.
             keep: mask of the rows that it keeps; those that it drops count as lost before it,
                 as they are, and are left out after it.
-            metric: of the neighbours.
+            metric: of the neighbours, if another than that of the rows.
         """
         after = cured(self.x) if callable(cured) else cured
+        metric = self.metric if metric is None else metric
         if self.y is None:
             return self._moved(after, keep, metric)
-        before = self.base if metric == "cosine" else self.euclidean
-        name = "knn_accuracy" if metric == "cosine" else "knn_accuracy_euclidean"
+        before = self.base if metric == self.metric else self.hits(self.x, metric)
+        name = _accuracy_of(metric)
         if keep is None:
             hits = self.hits(after, metric)
             asked = ~np.isnan(before)
@@ -156,12 +171,13 @@ class Rows:
             x[keep],
             None if self.y is None else self.y[keep],
             None if self.split is None else self.split[keep],
+            metric=self.metric,
         )
 
     def _moved(self, after: np.ndarray, keep: np.ndarray | None, metric: str) -> Cost:
         """Without labels: which share of ten neighbours are others."""
         asked = np.arange(len(self.x))
-        before = self.cosine[0] if metric == "cosine" else self.search(self.x, metric)[0]
+        before = self.near[0] if metric == self.metric else self.search(self.x, metric)[0]
         k = min(OVERLAP, before.ids.shape[1])
         if keep is None:
             near = self.search(after, metric)[0]

@@ -9,7 +9,8 @@ import numpy as np
 
 from chiaroscuro.diagnostics.assembly.diagnosis import Diagnosis
 from chiaroscuro.diagnostics.assembly.inputs import Inputs, Reading, read
-from chiaroscuro.measures import drift
+from chiaroscuro.measures import Drift, drift
+from chiaroscuro.measures.drift import LEVEL
 
 __all__ = ["with_drift"]
 
@@ -42,7 +43,21 @@ def with_drift(
         moved = moved.named(one.ids)
     result = replace(result, moved=moved)
     lists = {**made.lists, "moved": moved} if len(moved) else made.lists
-    return replace(made, drift=result, lists=lists)
+    said = f"{made.verdict} {_said(result)}"
+    return replace(made, verdict=said, drift=result, lists=lists)
+
+
+def _said(result: Drift) -> str:
+    """What the comparison adds to the verdict."""
+    law = ""
+    if result.test is not None:
+        p = result.test.p_value
+        law = f", another law (p = {p:.2g})" if p < LEVEL else f", no other law seen (p = {p:.2g})"
+    n = len(result.moved)
+    what = "moved more than the others" if result.paired else "unlike all earlier ones"
+    moved = f", {n:,} row{'s' * (n != 1)} {what}" if n else ""
+    encoder = f"{result.encoder} encoder" if result.encoder != "unknown" else "encoder unknown"
+    return f"Against the earlier embeddings: {encoder}{law}{moved}."
 
 
 def _paired(one: Reading, other: Reading) -> tuple[np.ndarray, np.ndarray] | None:

@@ -35,7 +35,7 @@ def label_signs(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) ->
     numbers = out.numbers
     asked = ~np.isnan(rows.base)
     here = rows.base[asked]
-    far = paired("knn_accuracy", here, rows.euclidean[asked])
+    far = paired(rows.of, here, rows.euclidean[asked])
     note(out, "euclidean", far)
     numbers["knn_accuracy_euclidean"] = far.after
     for name in ("untrained", "input"):
@@ -45,7 +45,7 @@ def label_signs(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) ->
         raw = np.asarray(other[rows.ids], dtype=np.float64).reshape(len(rows.ids), -1)
         raw = raw - raw.mean(axis=0) if name == "input" else raw
         if raw.any() and np.isfinite(raw).all():
-            note(out, name, paired("knn_accuracy", rows.hits(raw)[asked], here))
+            note(out, name, paired(rows.of, rows.hits(raw)[asked], here))
     numbers |= _noise(out, rows)
     numbers |= _leak(rows, seed)
     numbers |= _dimension_steps(rows)
@@ -60,7 +60,7 @@ def _noise(out: Measured, rows: Rows) -> dict[str, Any]:
     Where classes merely overlap, rows with unanimous neighbours are named rightly; labels that are
     wrong at random are wrong there as often as anywhere.
     """
-    near, asked = rows.cosine
+    near, asked = rows.near
     y = rows.y
     known = y[asked] >= 0
     near, asked = near._replace(ids=near.ids[known], distances=near.distances[known]), asked[known]
@@ -279,7 +279,8 @@ def _structure(rows: Rows, seed: int) -> dict[str, Any]:
 def _groups(out: Measured, rows: Rows) -> None:
     """Two groups of rows that are hardly neighbours of each other, and have the same classes."""
     y = rows.y
-    near = rows.cosine[0] if rows.split is None else nearest(rows.x, min(20, len(rows.x) - 1))
+    every = lambda: nearest(rows.x, min(20, len(rows.x) - 1), rows.metric)
+    near = rows.near[0] if rows.split is None else every()
     n = len(rows.x)
     ids = near.ids[:, :10]
     from scipy.sparse import csr_matrix

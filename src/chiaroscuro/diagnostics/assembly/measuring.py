@@ -143,7 +143,7 @@ def measure(
     if "paired" in embeddings.layers and embeddings.h is not None:
         _two_widths(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
     done(0.65)
-    row_signs(out, embeddings, seed)
+    row_signs(out, embeddings, seed, context.metric)
     done(0.85)
     for space in ("z", "h"):
         if getattr(embeddings, f"{space}1") is not None:
@@ -158,6 +158,7 @@ def measure(
             break
     further_measures(out, embeddings, context, _some(embeddings.n, PAIRS, draw), seed)
     _training(out, context)
+    out.numbers["metric"] = context.metric
     return out
 
 
@@ -320,8 +321,14 @@ def _two_widths(out: Measured, embeddings: Embeddings, some: np.ndarray, seed: i
 
     control = shuffled(shared, place, place, seed=seed)
     out.controls["paired_neighbours"] = control
-    out.numbers["paired_neighbours"] = control.value
-    out.numbers["paired_agreement"] = linear_agreement(a, b)
+    # of 20 permutations the deviation is rough: at least that of as many independent draws
+    error = max(control.sd, math.sqrt(max(control.mean, 1 / len(some)) / (k * len(some))))
+    out.numbers |= {
+        "paired_neighbours": control.value,
+        "paired_by_chance": control.mean,
+        "paired_score": (control.value - control.mean) / error,
+        "paired_agreement": linear_agreement(a, b),
+    }
 
 
 def _views_of_rows(embeddings: Embeddings, space: str) -> dict[str, float]:

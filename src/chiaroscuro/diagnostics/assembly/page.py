@@ -28,7 +28,7 @@ _ALONE = (
     *("near_duplicates", "hub_skewness", "loss", "bound", "effective_negatives", "false_mass"),
     *("cluster_agreement_labels", "projector_rank", "projector_effective_rank"),
     *("views_annihilated", "data_annihilated", "displacement_unexplained", "hardest_agreement"),
-    *("span_dimension", "untrained_agreement"),
+    *("span_dimension", "untrained_agreement", "paired_neighbours", "paired_agreement"),
 )
 _BESIDE = ("linear_accuracy", "recall_1", "norm_stretch", "dead_dimensions")
 
@@ -204,7 +204,8 @@ def _drift(diagnosis: Diagnosis) -> list[str]:
     drift = diagnosis.drift
     if drift is None:
         return []
-    lines = [f"encoder: {drift.encoder} ({drift.reason})"]
+    rows = "row by row" if drift.paired else "as two sets, whose rows are not paired"
+    lines = [f"compared {rows}", f"encoder: {drift.encoder} ({drift.reason})"]
     if drift.test is not None:
         test = drift.test
         seen = (

@@ -11,7 +11,7 @@ from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.advice.finding import Cost
 from chiaroscuro.diagnostics.assembly.cures import Rows, note, paired
 from chiaroscuro.diagnostics.assembly.label_signs import label_signs, split_signs
-from chiaroscuro.measures import Listed, nearest, unit, voted
+from chiaroscuro.measures import METRICS, Listed, nearest, unit, voted
 from chiaroscuro.measures.spectrum import spectrum
 from chiaroscuro.measures.sphere import lengths
 
@@ -30,20 +30,21 @@ COVERED = 64
 """Points onto which rows may be said to have collapsed."""
 
 
-def row_signs(out: Measured, embeddings: Embeddings, seed: int) -> None:
+def row_signs(out: Measured, embeddings: Embeddings, seed: int, metric: str = METRICS[0]) -> None:
     """Add what one space, and its labels and split, show of ills and of what curing them gains.
 
     Args:
         out: is added to; the measures of spaces must be there.
         embeddings: h, or else z, is looked at.
         seed: of what is drawn.
+        metric: by which rows are neighbours, "cosine" or "euclidean".
     """
     every = embeddings.h if embeddings.h is not None else embeddings.z
     if every is None or len(every) < LEAST:
         return
     prefix = "" if embeddings.h is not None else "z_"
     numbers = out.numbers
-    rows = Rows(every, embeddings.labels, embeddings.split, seed)
+    rows = Rows(every, embeddings.labels, embeddings.split, seed, metric)
     kind = kind_of(rows.x)
     numbers |= {"kind": kind, "nonnegative": bool(rows.x.min() >= 0)}
     numbers |= _levels(rows)
@@ -305,7 +306,7 @@ def _over(rows: Rows, cure: Any, centred: np.ndarray | None) -> Cost:
     start = rows.base
     asked = ~np.isnan(start)
     best = before if before[asked].mean() > start[asked].mean() else start
-    return paired("knn_accuracy", best[asked], after[asked])
+    return paired(rows.of, best[asked], after[asked])
 
 
 def _without(middle: np.ndarray, first: np.ndarray) -> Any:
@@ -420,10 +421,8 @@ def _twins(out: Measured, rows: Rows) -> None:
     if len(live) <= 40:
         return
     x = unit(rows.x[live])
-    if len(live) < len(rows.x):
-        near = nearest(x, 20)
-    else:
-        near = rows.cosine[0] if rows.split is None else nearest(x, 20)
+    known = len(live) == len(rows.x) and rows.split is None and rows.metric == METRICS[0]
+    near = rows.near[0] if known else nearest(x, 20)
     d1, d10 = near.distances[:, 0], near.distances[:, 9]
     ok = d10 > 0
     ratio = np.where(ok, d1 / np.where(ok, d10, 1.0), 0.0)
@@ -481,7 +480,7 @@ def _hubs(out: Measured, rows: Rows) -> None:
     """What leaving the largest hubs out of the neighbours gains."""
     if out.numbers.get("hub_share") is None or out.numbers["hub_share"] < 0.05:
         return
-    near = rows.cosine[0]
+    near = rows.near[0]
     counts = np.bincount(near.ids[:, :10].ravel(), minlength=len(rows.x))
     hub = counts > 0.03 * len(near.ids)
     if hub.any() and hub.mean() < 0.2:

@@ -83,8 +83,9 @@ def _numbers(facts: Facts) -> list[str]:
     if facts.has("knn_accuracy"):
         chance = facts.get("knn_chance")
         shuffled = "" if chance is None else f" ({chance:.1%} with shuffled labels)"
+        by = " by Euclidean distance" if facts.get("metric") == "euclidean" else ""
         said.append(
-            f"nearest neighbours predict {facts['knn_accuracy']:.1%} of the labels{shuffled}"
+            f"nearest neighbours{by} predict {facts['knn_accuracy']:.1%} of the labels{shuffled}"
         )
     for cure, what in (("input", "raw input"), ("untrained", "the untrained network")):
         cost = facts.cost(cure)
