@@ -8,6 +8,7 @@ import pytest
 from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import Dataset
 from chiaroscuro.diagnostics import diagnose, evaluate
+from chiaroscuro.engine import train
 
 pyplot = pytest.importorskip("matplotlib.pyplot")
 rng = np.random.default_rng(0)
@@ -24,7 +25,9 @@ def results(tmp_path_factory):
     run.append({"step": 2, "loss": 1.5})
     run.append({"step": 2, "epoch": 0, "mean_loss": 1.75})
     images = rng.integers(0, 256, size=(7, 8, 8, 3), dtype=np.uint8)
+    few = {"epochs": 2, "batch": 20, "network": {"encoder": "MLP(d_in=5, d=3)"}}
     return {
+        "in memory": train(few, data=h.astype(np.float32), view="Jitter(noise=0.1)"),
         "embeddings": embeddings,
         "run": run,
         "evaluation": evaluate(embeddings, probes=["ridge"]),
@@ -36,7 +39,17 @@ def results(tmp_path_factory):
     }
 
 
-NAMES = ["embeddings", "run", "evaluation", "diagnosis", "images", "floats", "numbers", "texts"]
+NAMES = [
+    "embeddings",
+    "run",
+    "in memory",
+    "evaluation",
+    "diagnosis",
+    "images",
+    "floats",
+    "numbers",
+    "texts",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

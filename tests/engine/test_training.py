@@ -1,6 +1,7 @@
 """The loop: killed and resumed it ends bit by bit where it would have; every preset takes steps."""
 
 import dataclasses
+import io
 import json
 import signal
 import textwrap
@@ -472,3 +473,17 @@ def test_an_untrained_run_cannot_be_loaded(tmp_path, points):
     run = Run.create(tmp_path / "run", small(points).table())
     with pytest.raises(ChiaroError, match="no good checkpoint, of 0 found"):
         load_networks(run)
+
+
+def test_the_weights_of_a_file_are_counted_before_the_first_step(tmp_path):
+    weights = MLP(d_in=3, d=4).state_dict()
+    del weights["layers.0.bias"]
+    torch.save({**weights, "extra.weight": torch.ones(2)}, tmp_path / "w.pt")
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).normal(size=(16, 3)).astype("float32"))
+    encoder = f"from_weights(MLP(d_in=3, d=4), '{tmp_path / 'w.pt'}', partial=true)"
+    sets = ["epochs=1", "batch=8", "views.first=Jitter(noise=0.1)", "schedule.warmup=0"]
+    sets += [f"network.encoder={encoder}", f"data.source={tmp_path / 'x.npz'}"]
+    said = io.StringIO()
+    train(read_settings("simclr", sets), tmp_path / "run", progress=said)
+    counted = "tensors fit, 1 missing (`layers.0.bias`), 1 left over (`extra.weight`)"
+    assert counted in said.getvalue()

@@ -216,6 +216,13 @@ def test_intervals_are_those_of_student():
     assert line["helped"] == "yes"
     assert "10 % (7)" in str(found)
     assert "60.0 ± 127.1 %" in found._repr_html_()
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    _, axes = pyplot.subplots()
+    assert found.plot(ax=axes) is axes
+    drawn = {bars.get_label(): bars[0].get_xydata().tolist() for bars in axes.containers}
+    assert drawn["fine-tuned"] == [[7, pytest.approx(0.6)]]
+    assert list(drawn) == ["linear probe", "from scratch", "fine-tuned"]
+    pyplot.close("all")
     worse = made(
         [
             *rows[:2],

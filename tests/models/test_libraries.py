@@ -65,6 +65,22 @@ def test_resnets_of_torchvision_give_the_same_features_here(tmp_path):
     same_features(ours, theirs, 64)
 
 
+@pytest.mark.extra("torchvision")
+def test_resnets_in_a_row_of_their_children_load():
+    """As users of lightly build them, `backbone.4.0.conv1.weight`, beside a projector."""
+    import torchvision
+
+    theirs = randomised(torchvision.models.resnet18())
+    net = torch.nn.Module()
+    net.backbone = torch.nn.Sequential(*list(theirs.children())[:-1])
+    net.projection_head = torch.nn.Sequential(torch.nn.Linear(512, 8), torch.nn.BatchNorm1d(8))
+    ours = ResNet(depth=18, stem="large")
+    match = load_weights(ours, net.state_dict())
+    assert (match.prefix, match.complete, match.outside) == ("backbone.", True, 7)
+    theirs.fc = torch.nn.Identity()
+    same_features(ours, theirs, 64)
+
+
 @pytest.mark.extra("transformers")
 @pytest.mark.parametrize("kind", ["basic", "bottleneck"])
 def test_resnets_of_transformers_give_the_same_features_here(kind, tmp_path):
@@ -172,6 +188,13 @@ def test_a_transformer_of_timm_takes_another_size(tmp_path):
     assert adapter.module.pos_embed.shape == (1, 37, 192)
     assert adapter(adapter.example(2)).shape == (2, 192)
     assert "size=96" in repr(adapter)
+    assert "1 resized (`pos_embed`)" in adapter.fitted
+    distilled = timm.create_model("deit_tiny_distilled_patch16_224")  # two tokens in front
+    save_file(distilled.state_dict(), tmp_path / "d.safetensors")
+    adapter = from_timm(
+        "deit_tiny_distilled_patch16_224", weights=tmp_path / "d.safetensors", size=96
+    )
+    assert torch.equal(adapter.module.pos_embed[:, :2], distilled.pos_embed[:, :2])
 
 
 @pytest.mark.extra("torchvision")

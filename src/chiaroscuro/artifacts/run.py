@@ -88,6 +88,44 @@ class History:
     records: list[dict[str, Any]]
     problems: list[str]
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the loss over steps; needs `chiaroscuro[plots]`.
+
+        Args:
+            ax: matplotlib axes; None makes new ones.
+        """
+        losses = [(r["step"], r["loss"]) for r in self.records if "loss" in r]
+        means = [(r["step"], r["mean_loss"]) for r in self.records if "mean_loss" in r]
+        ax = figures.axes(ax)
+        for at, (name, points) in enumerate((("loss", losses), ("mean over the epoch", means))):
+            if points:
+                ax.plot(*zip(*points, strict=True), color=figures.COLOURS[at], label=name)
+        ax.set_xlabel("step")
+        ax.set_ylabel("loss")
+        if losses or means:
+            ax.legend()
+        return ax
+
+    def html(self, settings: Mapping[str, Any], folder: Path | None) -> str:
+        """Return a table for notebooks: what was trained, and how far.
+
+        Args:
+            settings: of the run.
+            folder: of the run; None for one in memory.
+        """
+        last: dict[str, Any] = next(
+            (r for r in reversed(self.records) if "mean_loss" in r or "loss" in r), {}
+        )
+        rows = [
+            ("folder", folder or "none: in memory"),
+            ("data", settings.get("data", {}).get("source")),
+            ("encoder", settings.get("network", {}).get("encoder")),
+            ("objective", settings.get("objective")),
+            ("steps", max((r["step"] for r in self.records if "step" in r), default=0)),
+            ("last loss", last.get("mean_loss", last.get("loss"))),
+        ]
+        return html_table("Run", [row for row in rows if row[1] is not None])
+
 
 def record_of(line: bytes) -> tuple[dict[str, Any] | None, str]:
     """Return the record of a line of a history, or nothing and what is wrong with it."""
@@ -327,32 +365,10 @@ class Run:
         Args:
             ax: matplotlib axes; None makes new ones.
         """
-        losses = [(r["step"], r["loss"]) for r in self.history().records if "loss" in r]
-        means = [(r["step"], r["mean_loss"]) for r in self.history().records if "mean_loss" in r]
-        ax = figures.axes(ax)
-        for at, (name, points) in enumerate((("loss", losses), ("mean over the epoch", means))):
-            if points:
-                ax.plot(*zip(*points, strict=True), color=figures.COLOURS[at], label=name)
-        ax.set_xlabel("step")
-        ax.set_ylabel("loss")
-        if losses or means:
-            ax.legend()
-        return ax
+        return self.history().plot(ax)
 
     def _repr_html_(self) -> str:
-        settings, records = self.settings(), self.history().records
-        last: dict[str, Any] = next(
-            (r for r in reversed(records) if "mean_loss" in r or "loss" in r), {}
-        )
-        rows = [
-            ("folder", self.folder),
-            ("data", settings.get("data", {}).get("source")),
-            ("encoder", settings.get("network", {}).get("encoder")),
-            ("objective", settings.get("objective")),
-            ("steps", max((r["step"] for r in records if "step" in r), default=0)),
-            ("last loss", last.get("mean_loss", last.get("loss"))),
-        ]
-        return html_table("Run", [row for row in rows if row[1] is not None])
+        return self.history().html(self.settings(), self.folder)
 
     # ---- history ----
 

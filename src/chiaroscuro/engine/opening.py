@@ -158,6 +158,18 @@ class OpenRun:
         """Return all records, and what was wrong with lines that are none."""
         return History(self._records or [], []) if self.run is None else self.run.history()
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the loss over steps; needs `chiaroscuro[plots]`.
+
+        Args:
+            ax: matplotlib axes; None makes new ones.
+        """
+        return self.history().plot(ax)
+
+    def _repr_html_(self) -> str:
+        folder = None if self.run is None else self.run.folder
+        return self.history().html(self.settings.table(), folder)
+
     # ---- networks ----
 
     @cached_property

@@ -332,6 +332,10 @@ def _prepare(made: _Resolved, origin: Origin, run: Run, resume: bool) -> Callabl
     skipped = [{"path": one.path, "reason": one.reason} for one in data.skipped]
     if made.objects.table is not None:
         origin.notes.append(f"`data=` is taken for {made.objects.table!r}.")
+    if not resume:
+        encoders: Any = made.networks.encoders
+        fitted = [(repr(one), getattr(one, "fitted", "")) for one in encoders]
+        origin.notes.extend(f"`{text}`: {found}." for text, found in fitted if found)
     origin.notes.extend(_notes(settings))
     if skipped:
         origin.notes.append(f"{data.skipped_summary()} All are in `{run.folder / 'skipped.json'}`.")

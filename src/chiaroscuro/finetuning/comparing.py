@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from scipy.stats import t as student
 from torch import nn
 
-from chiaroscuro import models
+from chiaroscuro import figures, models
 from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.data import Dataset, open_data
 from chiaroscuro.diagnostics.assembly.probe import ridge_probe
@@ -135,6 +135,28 @@ class Finetuned:
         lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
         return "\n".join([head, *lines])
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the accuracy of each arm over the number of labels, with its 95 % interval.
+
+        Needs `chiaroscuro[plots]`.
+
+        Args:
+            ax: matplotlib axes; None makes new ones.
+        """
+        ax, lines = figures.axes(ax), self.summary()
+        counts = [line["n_labels"] for line in lines]
+        for arm, colour in zip(ARMS, (figures.GREY, *figures.COLOURS), strict=False):
+            halves = [line[f"{arm}_interval"] or 0.0 for line in lines]
+            ax.errorbar(
+                counts, [line[arm] for line in lines], yerr=halves, label=_NAMES[arm],
+                color=colour, marker="o", capsize=3,
+            )  # fmt: skip
+        ax.set_xscale("log")
+        ax.set_xlabel("labels")
+        ax.set_ylabel("accuracy on held-out rows")
+        ax.legend()
+        return ax
+
     def _repr_html_(self) -> str:
         heads = ("labels", *_NAMES.values(), "gain", "did pretraining help?")
         title = f"Fine-tuned on {self.protocol['data']}"
@@ -235,6 +257,10 @@ def finetune(
         "selection": "nothing is chosen by the held-out rows; the last step counts",
         "settings": dataclasses.asdict(settings),
     }
+    if source.fitted:
+        protocol["weights"] = source.fitted
+        if progress is not None:
+            progress(f"{source.name}: {source.fitted}")
     folder = None if out is None else Path(out)
     kept = _Kept(folder, protocol, _fingerprint(source.encoder))
     h = _embedded(source.encoder, table, source.view) if kept.missing(settings, "probe") else None
@@ -336,6 +362,7 @@ class _Source:
     view: Any
     name: str
     origin: OpenRun | Pretrained | None = None
+    fitted: str = ""
 
     @property
     def described(self) -> str:
@@ -366,8 +393,8 @@ def _source(subject: Any, encoder: Any, partial: bool) -> _Source:
             isinstance(net, nn.Module),
             lambda: f"`encoder` needs a network; received `{type(net).__name__}`.",
         )
-        models.load_weights(net, subject, partial)
-        return _Source(net, None, str(subject))
+        match = models.load_weights(net, subject, partial)
+        return _Source(net, None, str(subject), fitted=str(match))
     given = {} if encoder is None else {"encoder": encoder}
     if path and not os.path.exists(subject):
         raise InputError(f"`{subject}` is not there: no run, folder or file has that name.")

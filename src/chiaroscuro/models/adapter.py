@@ -157,10 +157,9 @@ def from_torchvision(
     head = next((head for head in _HEADS if hasattr(module, head)), None)
     need(head is not None, lambda: f"`from_torchvision({name!r})` finds no classifier to remove.")
     setattr(module, str(head), nn.Identity())
-    if weights is not None:
-        load_weights(module, weights, partial)
+    match = "" if weights is None else str(load_weights(module, weights, partial))
     adapter = Adapter(module, example=torch.zeros(2, 3, 224, 224))
-    adapter.pretrained = weights is not None
+    adapter.pretrained, adapter.fitted = weights is not None, match
     written = {"weights": weights, "partial": partial or None}
     return _named(adapter, "from_torchvision", name=name, **written)
 
@@ -198,12 +197,11 @@ def from_timm(
             f"`from_timm({name!r}, size={size})` takes images of any size; leave `size` out."
         ) from None
     module.reset_classifier(0)
-    if weights is not None:
-        load_weights(module, weights, partial)
+    match = "" if weights is None else str(load_weights(module, weights, partial))
     usual = tuple(getattr(module, "default_cfg", {}).get("input_size", (3, 224, 224)))[1:]
     sides = usual if size is None else (size, size)
     adapter = Adapter(module, example=torch.zeros(2, channels, *sides))
-    adapter.pretrained = weights is not None
+    adapter.pretrained, adapter.fitted = weights is not None, match
     written = {"weights": weights, "size": size, "partial": partial or None}
     return _named(adapter, "from_timm", name=name, channels=channels, **written)
 

@@ -32,6 +32,9 @@ class Model(nn.Module, ABC):
     origin: str | None = None
     """The call that makes it again, where that is not its constructor's."""
 
+    fitted: str = ""
+    """Which tensors of a file of weights fitted, with counts, where it was built from one."""
+
     @abstractmethod
     def example(self, n: int = 2) -> Tensor:
         """n samples of the kind the model takes, all alike."""

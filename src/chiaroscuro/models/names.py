@@ -35,6 +35,11 @@ _RESNET_TRANSFORMERS: _Rules = [
     (r"\bconv(\d)\.", _part("convolution")),
     (r"\bbn(\d)\.", _part("normalization")),
 ]
+_RESNET_CHILDREN: _Rules = [  # of `nn.Sequential(*list(resnet.children())[:-1])`
+    (r"^conv1\.", "0."),
+    (r"^bn1\.", "1."),
+    (r"^layer(\d)\.", lambda match: f"{int(match[1]) + 3}."),
+]
 _VIT_TORCHVISION: _Rules = [
     (r"^cls_token$", "class_token"),
     (r"^pos_embed$", "encoder.pos_embedding"),
@@ -100,7 +105,9 @@ def naming_schemes(model: nn.Module) -> list[dict[str, tuple[str, ...]]]:
     if not isinstance(model, ResNet | ViT):
         return schemes
     schemes += [scheme for library in LIBRARIES if (scheme := names_in(model, library))]
-    if isinstance(model, ViT):
+    if isinstance(model, ResNet):
+        schemes.append(_renamed(own, _RESNET_CHILDREN))
+    else:
         parts = ("q_proj", "k_proj", "v_proj")
         schemes.append(_renamed(own, _VIT_TRANSFORMERS_5, "attention.{}.", parts))
     return [scheme for at, scheme in enumerate(schemes) if scheme not in schemes[:at]]

@@ -177,7 +177,7 @@ def from_weights(
         isinstance(model, Model),
         lambda: f"`from_weights(model)` needs a model; received `{type(model).__name__}`.",
     )
-    load_weights(model, weights, partial, prefix)
+    model.fitted = str(load_weights(model, weights, partial, prefix))
     model.pretrained = True
     written: dict[str, Any] = {"partial": partial or None, "prefix": prefix}
     more = "".join(f", {k}={v!r}" for k, v in written.items() if v is not None)
@@ -257,10 +257,10 @@ def _fitted(name: str, tensor: Tensor, like: Tensor, partial: bool, first: bool)
 
 
 def _positions(tensor: Tensor, shape: torch.Size) -> Tensor | None:
-    """Positional embeddings of a square grid, and of one token in front or none, resampled."""
+    """Positional embeddings of a square grid, and of at most two tokens in front, resampled."""
     if tensor.ndim != 3 or len(shape) != 3 or tensor.shape[::2] != shape[::2]:
         return None
-    for front in (0, 1):
+    for front in (0, 1, 2):
         old, new = math.isqrt(tensor.shape[1] - front), math.isqrt(shape[1] - front)
         if old**2 + front == tensor.shape[1] and new**2 + front == shape[1] and old and new:
             return resampled(tensor, (new, new), front)
