@@ -487,3 +487,24 @@ def test_the_weights_of_a_file_are_counted_before_the_first_step(tmp_path):
     train(read_settings("simclr", sets), tmp_path / "run", progress=said)
     counted = "tensors fit, 1 missing (`layers.0.bias`), 1 left over (`extra.weight`)"
     assert counted in said.getvalue()
+
+
+def test_groups_of_the_data_are_no_negatives(tmp_path):
+    """The `groups` of the data come before their labels."""
+    x = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
+    groups, labels = np.arange(24) // 2, np.arange(24) % 3
+    known = {"groups": {"groups": groups, "labels": labels}, "same": {"labels": groups}}
+    known |= {"labels": {"labels": labels}}
+    sets = ["epochs=1", "batch=12", "views.first=Jitter(noise=0.1)", "schedule.warmup=0"]
+    sets += ["network.encoder=MLP(d_in=3, d=4)", "objective=Grouped(InfoNCE())"]
+    made = {}
+    for name, columns in known.items():
+        np.savez(tmp_path / f"{name}.npz", x=x, **columns)
+        settings = read_settings("simclr", [*sets, f"data.source={tmp_path / name}.npz"])
+        made[name] = weights(train(settings, tmp_path / f"run-{name}"))
+    equal(made["groups"], made["same"])
+    with pytest.raises(AssertionError):
+        equal(made["groups"], made["labels"])
+    np.savez(tmp_path / "none.npz", x=x)
+    with pytest.raises(InputError, match=r"`Grouped.*` needs labels or groups; `none` has none"):
+        train(read_settings("simclr", [*sets, f"data.source={tmp_path / 'none.npz'}"]))

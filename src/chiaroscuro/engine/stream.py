@@ -68,6 +68,7 @@ class Steps(TorchDataset):
         rank: int = 0,
         world: int = 1,
         views: ViewPair | None = None,
+        grouped: bool = False,
     ) -> Steps:
         """Return the batches that the settings ask for.
 
@@ -77,12 +78,17 @@ class Steps(TorchDataset):
             takes_labels: whether the objective does.
             rank, world: which part.
             views: in the place of the settings' texts.
+            grouped: whether its labels are the groups of the data, where these have any.
         """
+        given = data.groups if grouped and data.groups is not None else data.labels
         need(
-            not takes_labels or data.labels is not None,
-            lambda: f"`{settings.objective}` needs labels; `{data.name}` has none.",
+            not takes_labels or given is not None,
+            lambda: (
+                f"`{settings.objective}` needs labels{' or groups' * grouped}; `{data.name}` has "
+                "none."
+            ),
         )
-        labels = np.asarray(data.labels, dtype=np.int64) if takes_labels else None
+        labels = np.asarray(given, dtype=np.int64) if takes_labels else None
         order = order_of(data, settings.batch, settings.seed)
         return cls(Pairs.of(settings, data, views), order, labels, rank, world)
 

@@ -28,6 +28,7 @@ from chiaroscuro.engine.read_settings import read_settings
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.stream import Steps
 from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.objectives import Grouped
 
 __all__ = ["train"]
 
@@ -246,7 +247,8 @@ def _resolve(asked: Settings, given: Ingredients, resumed: str | os.PathLike | N
     data = objects.open_data(read)
     rows = training_part(read, data)
     objective = objects.make_objective(settings)
-    batches = Steps.of(settings, rows, "labels" in objective.takes, views=views)
+    grouped = isinstance(objective, Grouped)
+    batches = Steps.of(settings, rows, "labels" in objective.takes, views=views, grouped=grouped)
     two = batches.order.indices(0, 0)[:2]
     dimensions: tuple[int | None, ...] = ()
     if objects.data is not None or objects.modules().any():

@@ -259,8 +259,9 @@ class Grouped(Objective):
         loss = objective(z1, z2, groups=labels)
 
     Groups are duplicates, views of one patient, captions of one image: what is known not to be a
-    negative. Unlike in `SupCon`, the others of a group are no positives either. In a loop of your
-    own `objective(z1, z2, groups=...)` does the same.
+    negative. Unlike in `SupCon`, the others of a group are no positives either. `train` gives it
+    the `groups` of the data, or else their labels. In a loop of your own
+    `objective(z1, z2, groups=...)` does the same.
 
     Relations: with all labels different it is the objective itself.
 
