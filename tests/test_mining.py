@@ -1,5 +1,6 @@
 """Hard negatives: against a loop over all pairs, and the loss of triples against its formula."""
 
+import json
 import re
 
 import numpy as np
@@ -192,3 +193,21 @@ def test_texts_are_triples_too(tmp_path):
     x1, x2, _ = view_batches(again, batch=2)[0]
     assert x1.dtype == x2[0].dtype == x2[1].dtype == torch.int64
     assert [len(x) for x in (x1, *x2)] == [2, 2, 2]
+
+
+def test_pairs_of_texts_are_mined_and_trained_on(tmp_path, monkeypatch, capsys):
+    """As a file of `anchor` and `positive` gives them."""
+    monkeypatch.chdir(tmp_path)
+    lines = [{"anchor": f"thing {at}", "positive": f"one thing {at}"} for at in range(24)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    data = open_data("pairs('pairs.jsonl', pictures=False)")
+    rng = np.random.default_rng(0)
+    h, other = (rng.normal(size=(24, 4)) for _ in range(2))
+    made = mine(Embeddings(h=h, layers={"second": h + 0.1 * other}), data, margin=0.0)
+    assert len(made) > 12
+    assert not (made.column("negatives")[:, 0] == made.column("second_view")).any()
+    for first, second in zip(made.column("texts"), made.column("second_view"), strict=True):
+        assert second == f"one {first}"
+    assert all(text.startswith("one thing") for text in made.column("negatives").ravel())
+    save_triples(made, tmp_path / "triples.npz")
+    assert main(["train", "triples.npz", "--set", "epochs=1", "views.first="]) == 0

@@ -20,7 +20,7 @@ from docstrings import cited, escaped, summary
 
 PACKAGES = (
     *("objectives", "kernels", "pairwise", "views", "models", "data", "engine", "diagnostics"),
-    *("graphs", "dynamics", "artifacts", "tuning", "report", "labs"),
+    *("graphs", "dynamics", "artifacts", "exporting", "finetuning", "tuning", "report", "labs"),
 )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.data import NEGATIVES, SECOND, Dataset, open_data
+from chiaroscuro.data.dataset import batch_of_objects
 from chiaroscuro.engine import embed, open_run
 from chiaroscuro.errors import need
 from chiaroscuro.extras import bring
@@ -36,11 +37,11 @@ def mine(
 
         candidates of i, nearest first: j with cos(h_i, g_j) <= (1 - margin) cos(h_i, g_i+)
 
-    The positive is the other side of a ready pair (or the text of an image), or else another sample
-    of the same class, drawn by the seed. Negatives are the nearest candidates of another class or
-    group, after the first `skip` of them; those nearer than nearly as near as the positive are
-    taken for false negatives and left out [moreira2024]. A sample with fewer than `negatives` of
-    them is left out, and the name of the dataset says how many were.
+    The positive is the other side of a ready pair (the text of an image, the second of several
+    texts), or else another sample of the same class, drawn by the seed. Negatives are the nearest
+    candidates of another class or group, after the first `skip` of them; those nearly as near as
+    the positive, or nearer, are taken for false negatives and left out [moreira2024]. A sample with
+    fewer than `negatives` of them is left out, and the name of the dataset says how many were.
 
     `train` shows the negatives to every anchor, as further candidates of the objective, which has
     to take some: `InfoNCE(Cosine(tau=0.05), OtherView(), anchors='first')`.
@@ -73,6 +74,7 @@ def mine(
         table = run.data  # type: ignore[union-attr]
     else:
         table = open_data(data)
+    table = _as_pairs(table)
     keep = np.arange(len(table))
     if table.split is not None:
         keep = np.flatnonzero(np.asarray(table.split) == 0)
@@ -139,6 +141,18 @@ def _check(negatives: int, skip: int, margin: float, look: int, index: str) -> N
     )
 
 
+def _as_pairs(data: Dataset) -> Dataset:
+    """Return rows of several texts as ready pairs of the first and the second; others as is."""
+    if "captions" not in data.inputs or {"images", SECOND} & set(data.columns):
+        return data
+    rows = data.take(np.array([len(texts) > 1 for texts in data.column("captions")], bool))
+    if not len(rows):
+        return data
+    columns: dict[str, Any] = {n: rows.column(n) for n in rows.columns if n != "captions"}
+    columns[SECOND] = batch_of_objects(texts[1] for texts in rows.column("captions"))
+    return Dataset(columns, data.name, data.class_names, tokenizer=data.tokenizer)
+
+
 def _other_side(data: Dataset) -> str | None:
     """Return the column that holds the positives of ready pairs."""
     if SECOND in data.columns:
@@ -183,7 +197,8 @@ def _same_class(data: Dataset, seed: int) -> NDArray[np.int64]:
     need(
         labels is not None,
         lambda: (
-            f"`mine` needs positives: ready pairs (`{SECOND}`), images with texts, or labels; "
+            f"`mine` needs positives: ready pairs (`{SECOND}`), images with texts, rows of "
+            "several texts, or labels; "
             f"`{data.name}` has none."
         ),
     )

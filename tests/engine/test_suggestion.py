@@ -31,6 +31,8 @@ def files(folder):
     np.savez(folder / "recordings.npz", x=np.stack([WAVES, WAVES], axis=1))
     np.savez(folder / "waves.npz", x=WAVES)
     np.savez(folder / "grey.npz", images=DRAW.integers(0, 255, (30, 28, 28), np.uint8))
+    bands = DRAW.integers(0, 65535, (30, 16, 16, 5), np.uint16)
+    np.savez(folder / "bands.npz", images=bands)
     (folder / "sentences.txt").write_text("".join(f"sentence number {i}\n" for i in range(40)))
     pairs = [{"captions": [f"a {i}", f"one {i}"]} for i in range(40)]
     (folder / "texts.jsonl").write_text("".join(json.dumps(one) + "\n" for one in pairs))
@@ -41,6 +43,7 @@ def files(folder):
 KINDS = {
     "photos": "images",
     "grey.npz": "images",
+    "bands.npz": "images",
     "table.npz": "table",
     "recordings.npz": "series",
     "waves.npz": "series",

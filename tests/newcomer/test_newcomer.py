@@ -151,6 +151,7 @@ PAGES = (
     "module",
     "diagnosis",
     "migrate",
+    "weights",
 )
 ELSEWHERE = (
     "from_timm",
@@ -197,6 +198,45 @@ def test_the_python_blocks_of_the_guide_run(home, monkeypatch, page):
     for kind, block in BLOCK.findall(text):
         if kind == "python":
             exec(compile(block, f"{page}.md", "exec"), {})  # noqa: S102
+
+
+@pytest.mark.extra("timm")
+@pytest.mark.parametrize("page", ["images", "module", "weights"])
+def test_the_lines_with_networks_of_timm_work_in_their_order(
+    capsys, home, tmp_path, monkeypatch, page
+):
+    import timm
+    from safetensors.torch import save_file
+
+    (tmp_path / "photos").symlink_to(home / "photos")
+    save_file(timm.create_model("resnet18").state_dict(), tmp_path / "resnet18.safetensors")
+    monkeypatch.chdir(tmp_path)
+    lines = [one for one in lines_of(page) if "from_timm" in one or page == "weights"]
+    assert lines
+    for line in lines:
+        quick = f"{line} --set epochs=1" if line.startswith("chiaro train") else line
+        status, _, err = typed(capsys, quick)
+        assert status == 0, f"{line}: {err}"
+
+
+@pytest.mark.extra("transformers")
+def test_the_line_with_a_text_model_works(capsys, tmp_path, monkeypatch):
+    import transformers
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sentence", "number"]
+    vocabulary = {word: at for at, word in enumerate([*words, *map(str, range(40))])}
+    folder = tmp_path / "all-MiniLM-L6-v2"
+    transformers.BertTokenizerFast(vocab=vocabulary).save_pretrained(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=32, max_position_embeddings=64,
+    )  # fmt: skip
+    transformers.BertModel(config).save_pretrained(folder)
+    (tmp_path / "sentences.txt").write_text("".join(f"sentence number {i}\n" for i in range(40)))
+    monkeypatch.chdir(tmp_path)
+    (line,) = [one for one in lines_of("text") if "from_transformers" in one]
+    status, _, err = typed(capsys, f"{line} --set epochs=1")
+    assert status == 0, err
 
 
 # ---- the README, command by command ----

@@ -202,7 +202,8 @@ def _archive(path: Path, images: str | Path | None) -> Path:
     raise InputError(
         f"`{path}` names no images: its lines have none of "
         f"{', '.join(f'`{key}`' for key in IMAGE_KEYS[:3])}, and beside it there is no "
-        f"{' or '.join(f'`{one.name}`' for one in tried)}. Pass `images`."
+        f"{' or '.join(f'`{one.name}`' for one in tried)}. Pass `images`, or "
+        "`pictures=False` for the texts alone."
     )
 
 

@@ -241,20 +241,28 @@ def _images(data: Dataset) -> tuple[str, list[str], str]:
             source,
             "the two views are two drawings of one handwriting; an epoch draws each twice",
         )
-    side = min(data[[0]]["images"].shape[1:3])
-    size = max(8, min(SIDE, side // 4 * 4))
-    encoder = _small_net(size)
+    size, plain, other = _size_and_channels(data)
+    encoder = _small_net(size, other)
     if torch.cuda.is_available():
-        encoder = "ResNet(depth=18, stem='small')"
-    more = [f"views.first=SimCLR(size={size}, strength=0.5)", f"network.encoder={encoder}"]
+        encoder = f"ResNet(depth=18, stem='small'{other})"
+    more = [f"views.first=SimCLR(size={size}, strength=0.5{plain})", f"network.encoder={encoder}"]
     threads = torch.get_num_threads()
     device = "a GPU" if torch.cuda.is_available() else f"{threads} CPU thread{'s' * (threads > 1)}"
     return "pictures", more, f"{encoder} on {device}; views are crops of {size} pixels"
 
 
-def _small_net(size: int) -> str:
+def _size_and_channels(data: Dataset) -> tuple[int, str, str]:
+    """Return the side to crop images to, and what view and network need to know of channels."""
+    *sides, channels = data[[0]]["images"].shape[1:]
+    size = max(8, min(SIDE, min(sides) // 4 * 4))
+    if channels == 3:
+        return size, "", ""
+    return size, ", saturation=0, hue=0, grayscale=0", f", channels={channels}"  # colours are RGB's
+
+
+def _small_net(size: int, more: str = "") -> str:
     """Return a residual network for a CPU; tiny images are not halved at once."""
-    return f"ResNet(depth=9, width=0.25, stem='{'strided' if size >= 24 else 'small'}')"
+    return f"ResNet(depth=9, width=0.25, stem='{'strided' if size >= 24 else 'small'}'{more})"
 
 
 def _scaled(data: Dataset, axis: int | tuple[int, ...]) -> str:
@@ -337,11 +345,10 @@ def _pairs(data: Dataset) -> tuple[str, list[str], str]:
             views = ["views.first=Rewrites(original=1)", "views.second=Rewrites(original=0)"]
         said = f"a transformer over {over}; the texts of a row are each other's views"
         return "text", [*encoder, *views], said
-    side = min(data[[0]]["images"].shape[1:3])
-    size = max(8, min(SIDE, side // 4 * 4))
+    size, plain, other = _size_and_channels(data)
     more = [
-        f"views.first=SimCLR(size={size}, strength=0.05)",
-        f"network.encoder={_small_net(size)}",
+        f"views.first=SimCLR(size={size}, strength=0.05{plain})",
+        f"network.encoder={_small_net(size, other)}",
     ]
     return "emoji-clip", more, "CLIP: an image encoder and a text encoder, trained together"
 
