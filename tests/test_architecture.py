@@ -42,7 +42,8 @@ ALLOWED: dict[str, set[str] | None] = {
         BASE | {"data", "views", "models", "artifacts", "diagnostics", "engine", "references"}
     ),
     "finetuning": (
-        BASE | {"data", "views", "models", "artifacts", "diagnostics", "engine", "exporting"}
+        BASE
+        | {"data", "views", "models", "artifacts", "diagnostics", "engine", "exporting", "figures"}
     ),
     "mining": {"errors", "artifacts", "data", "measures", "engine", "extras"},
     "report": {"errors", "spec", "artifacts", "measures"},
