@@ -76,7 +76,7 @@ OBJECTS = """
         return [p.detach() for one in (by_train, by_fit) for p in one.parameters()]
 """
 RANKS = """
-    import json, os, signal, sys, time
+    import json, os, signal, subprocess, sys, time
     from datetime import timedelta
     import torch.distributed as dist
     from chiaroscuro.engine import distributed, fitting, joined_ranks, on_every_rank, rank
@@ -132,10 +132,13 @@ RANKS = """
         train(read_settings("clip", sys.argv[6].split(";")), f"{folder}/slow")
         # continues what one process began, until it is asked to stop
         def ask(moment):
+            "As torchrun and schedulers do: every process of the rank, those of its data as well."
             if moment.epoch == 1:
-                os.kill(os.getpid(), signal.SIGTERM)
+                signals = ["kill", "-TERM", "--", f"-{os.getpgid(0)}"]
+                subprocess.run(signals, check=True, start_new_session=True)
         try:
-            train(plain, f"{folder}/elastic", [ask], resume=True, progress=sys.stderr)
+            ahead = read_settings("simclr", [*sets, "data.workers=1"])
+            train(ahead, f"{folder}/elastic", [ask], resume=True, progress=sys.stderr)
         except SystemExit as stopped:
             assert stopped.code == 143, stopped.code
         else:

@@ -1,9 +1,9 @@
 """Batches ahead: the same bytes from workers as without them, and their failures a sentence."""
 
 import multiprocessing
-import os
 import re
-import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -82,12 +82,26 @@ def test_a_stream_that_is_left_ends_its_workers():
     assert multiprocessing.active_children() == []
 
 
-def test_a_worker_leaves_ctrl_c_to_its_parent():
+@pytest.mark.skipif(sys.platform != "linux", reason="who sent a signal is asked of Linux")
+@pytest.mark.parametrize("name", ["INT", "TERM", "HUP"])
+def test_a_worker_leaves_signals_to_its_parent(name):
+    """A scheduler, torchrun and a terminal send them to all processes of a job."""
     stream = steps(Column(24)).stream(0, 40, 1)
     next(stream)
     (worker,) = multiprocessing.active_children()
-    os.kill(worker.pid, signal.SIGINT)
+    for _ in range(2):
+        subprocess.run(["kill", f"-{name}", str(worker.pid)], check=True)
     assert len(list(stream)) == 39
+
+
+def test_a_worker_ends_when_its_parent_says_so():
+    stream = steps(Column(24)).stream(0, 40, 1)
+    next(stream)
+    (worker,) = multiprocessing.active_children()
+    worker.terminate()
+    worker.join(60)
+    assert worker.exitcode == 0
+    stream.close()
 
 
 def test_the_end_of_a_worker_is_one_sentence(tmp_path):

@@ -11,6 +11,7 @@ import dataclasses
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -524,8 +525,23 @@ def _as_they_are(batch: Any) -> Any:
 
 
 def _begin(worker: int) -> None:
-    """A worker leaves Ctrl-C to its parent, which finishes its step."""
+    """A worker leaves signals to its parent, which finishes its step.
+
+    A terminal, a scheduler and `torchrun` send theirs to every process of a job. Of SIGTERM only
+    that of the parent counts.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):  # not on macOS and Windows
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with_parent(parent: int) -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
+        pass
+    os._exit(0)  # as torch's own handler does
 
 
 @contextmanager
