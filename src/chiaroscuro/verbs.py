@@ -460,7 +460,9 @@ def complete_run(subject: Any) -> list[str]:
         if run.evaluation() is None:
             evaluate(opened)
     except ChiaroError as error:
-        said.append(f"`{run.folder}` is not evaluated: {error}")
+        unlabelled = "needs `labels`" in str(error)
+        why = "it has no labels, so the page shows no accuracy." if unlabelled else str(error)
+        said.append(f"`{run.folder}` is not evaluated: {why}")
     return said
 
 

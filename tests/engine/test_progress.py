@@ -80,3 +80,16 @@ def test_a_long_epoch_is_not_silent_without_a_terminal():
         shown.step(2, 0, 4.5)
         shown.step(3, 0, 4.0)
     assert re.fullmatch(r"epoch 1, step 2/20, loss 4\.5000, .* left\n", stream.getvalue())
+
+
+def test_a_hundred_short_epochs_are_a_few_lines():
+    """Without a terminal: the first, the last, those with measures, and others a second apart."""
+    stream = io.StringIO()
+    with Progress(stream, steps=100, start=0, batch=8) as shown:
+        for epoch in range(100):
+            if epoch == 60:
+                shown.shown -= 2  # as if two seconds had gone by
+            shown.epoch(epoch + 1, epoch, 1.0, {"online_knn": 0.5} if epoch == 29 else {})
+    lines = [line.partition(",")[0] for line in stream.getvalue().splitlines()]
+    assert {"epoch 1", "epoch 30", "epoch 61", "epoch 100"} <= set(lines)
+    assert len(lines) < 50

@@ -189,3 +189,50 @@ def test_the_command_for_a_label_column_is_filled_in(capsys, tmp_path):
     said = refused(capsys, "train", str(table), "--out", str(tmp_path / "run"))
     assert f"`chiaro train '{table}' --labels y`" in said
     assert "COLUMN" not in said
+
+
+def test_a_column_of_words_may_be_the_label_and_is_named(capsys, tmp_path):
+    """Words become columns, which may leak the label: said before training, with the option."""
+    rows = [f"{at},{'red' if at % 3 else 'blue'},{'uv'[at % 2]}" for at in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,colour,species", *rows]) + "\n")
+    words = [str(tmp_path / "t.csv"), "--set", "epochs=1", "--out"]
+    err = typed(capsys, "train", *words, str(tmp_path / "one"))[2]
+    assert (
+        "`colour` (2 values), `species` (2 values). If one is the label: `--labels species`" in err
+    )
+    assert "`chiaro evaluate`, which needs labels too" in err
+    err = typed(capsys, "train", *words, str(tmp_path / "two"), "--labels", "species")[2]
+    assert "`colour` (2 values)." in err
+    assert "If one is the label" not in err
+    assert "needs labels too" not in err
+
+
+def test_one_epoch_has_no_warm_up(tmp_path, monkeypatch):
+    """Where the time is enough for one epoch, its learning rate is not spent on rising."""
+    from chiaroscuro.engine import suggest, suggestion
+
+    monkeypatch.setattr(suggestion, "_step_seconds", lambda settings, data: 1000.0)
+    (tmp_path / "s.txt").write_text("".join(f"sentence number {at}\n" for at in range(40)))
+    made = suggest(str(tmp_path / "s.txt"), 1.0, [])
+    assert (made.settings.epochs, made.settings.schedule.warmup) == (1, 0)
+    assert made.reasons[-1].startswith("1 epoch takes about ")
+
+
+def test_pairs_without_labels_are_evaluated_by_search(capsys, tmp_path):
+    """The next commands hold `evaluate`, for images and their texts can be searched for."""
+    import json
+
+    from PIL import Image
+
+    draw = np.random.default_rng(0)
+    for at in range(16):
+        Image.fromarray(draw.integers(0, 255, (8, 8, 3), np.uint8)).save(tmp_path / f"{at}.png")
+    lines = [json.dumps({"image": f"{at}.png", "captions": [f"image {at}"]}) for at in range(16)]
+    (tmp_path / "p.jsonl").write_text("\n".join(lines) + "\n")
+    words = [str(tmp_path / "p.jsonl"), "--set", "epochs=1", "--out", str(tmp_path / "run")]
+    status, out, err = typed(capsys, "train", *words)
+    assert status == 0, err
+    assert "search by image and by text, beside chance" in out + err
+    status, out, err = typed(capsys, "evaluate", str(tmp_path / "run"))
+    assert status == 0, err
+    assert "image to text" in out

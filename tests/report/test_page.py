@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,3 +193,18 @@ def test_factors_are_those_of_the_diagnosis_where_it_has_them(run, tmp_path):
         "h": 0.25,
         "z": 0.125,
     }
+
+
+def test_every_paper_that_a_finding_cites_has_a_name():
+    """A reader sees authors and a year, never the key of a bibliography."""
+    from chiaroscuro import diagnostics
+
+    folder = Path(diagnostics.__file__).parent
+    cited = {
+        key
+        for path in folder.rglob("*.py")
+        for key in re.findall(r'paper="(\w+)"', path.read_text())
+    }
+    named = set(re.findall(r"^  (\w+): \[", SOURCES["papers.js"], re.M))
+    assert len(cited) > 10
+    assert cited - named == set()

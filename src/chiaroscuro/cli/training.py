@@ -173,11 +173,15 @@ def _next_commands(run: Any) -> str:
     folder = shlex.quote(str(run.folder))
     name = shlex.quote(f"{run.folder.name or 'embeddings'}.npz")
     labelled = any("online_knn" in record for record in run.history().records)
-    evaluate = {
-        f"chiaro evaluate {folder}": "accuracy beside raw input and the untrained network",
-    }
+    paired = bool(run.settings().get("network", {}).get("second_encoder"))
+    judged = (
+        "search by image and by text, beside chance and the untrained network"
+        if paired and not labelled
+        else "accuracy beside raw input and the untrained network"
+    )
+    evaluate = {f"chiaro evaluate {folder}": judged}
     lines = {
-        **(evaluate if labelled else {}),
+        **(evaluate if labelled or paired else {}),
         f"chiaro diagnose {folder}": "what is wrong, if anything, and what to change",
         f"chiaro report {folder}": "one page to look at",
         f"chiaro embed {folder} --out {name}": "the embeddings, as plain arrays",

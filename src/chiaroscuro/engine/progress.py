@@ -11,6 +11,8 @@ __all__ = ["Progress", "duration"]
 
 OFTEN = 0.2
 """Seconds between two looks of the bar."""
+QUIET = 1.0
+"""Seconds between the lines of epochs in which nothing was measured, where there is no terminal."""
 SILENT = 20.0
 """Seconds after which a line is written where there is no terminal, in the middle of an epoch."""
 
@@ -83,12 +85,20 @@ class Progress:
             self.say(", ".join(self._parts(step, epoch, loss, {})))
 
     def epoch(self, step: int, epoch: int, loss: float, measures: Mapping[str, float]) -> None:
-        """After an epoch; on a terminal a line remains of those in which something was measured."""
+        """After an epoch; a line remains of those in which something was measured.
+
+        Without a terminal also of the first, of the last, and of others a second apart: a hundred
+        short epochs are not a hundred lines.
+        """
         self.measures |= measures
-        self.shown = time.perf_counter()
+        now = time.perf_counter()
         if self.bar is not None:
+            self.shown = now
             self._renew(step, epoch, loss)
-        if self.bar is None or measures:
+        ends = epoch == 0 or step == self.steps
+        due = self.bar is None and (ends or now - self.shown >= QUIET)
+        if due or measures:
+            self.shown = now
             self.say(", ".join(self._parts(step, epoch, loss, measures)))
 
     def say(self, sentence: str) -> None:

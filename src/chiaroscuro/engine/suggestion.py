@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -80,13 +81,16 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     chosen = [one.partition("=")[2].strip() for one in fixed if one.startswith("data.source=")]
     call, data = _opened(chosen[-1] if chosen else source)
     kind, why = kind_of(data)
-    reasons = [f"{len(data):,} rows, taken as {_NOUNS[kind]}: {why}."]
+    reasons = [f"{len(data):,} rows, taken as {_NOUNS[kind]}: {why}.", *_categories(data)]
     data = _with_text_settings(data, fixed)
     if data.split is None:
         call = as_call(call, test=TEST)
         data = data.with_split(TEST)
+        judged = data.labels is not None or {"images", "captions"} <= set(data.inputs)
+        needs = "" if judged else ", which needs labels too"
         reasons.append(
-            f"{len(data.part('test')):,} rows are held out for `chiaro evaluate` (test={TEST:g})."
+            f"{len(data.part('test')):,} rows are held out for `chiaro evaluate`{needs} "
+            f"(test={TEST:g})."
         )
     else:
         reasons.append(f"The data bring a split; {len(data.part('test')):,} rows are held out.")
@@ -110,7 +114,9 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     if "epochs" not in keys:
         most = settings.epochs if preset == "demo" else EPOCHS
         epochs, said = _epochs(settings, data, steps, minutes, most)
-        settings = read_settings(settings, [f"epochs={epochs}"])
+        # one epoch has no room for a warm-up of one
+        no_warmup = ["schedule.warmup=0"] * (epochs <= 1 and "schedule.warmup" not in keys)
+        settings = read_settings(settings, [f"epochs={epochs}", *no_warmup])
         reasons.append(said)
     return Suggestion(settings, kind, tuple(reasons))
 
@@ -156,6 +162,23 @@ def kind_of(data: Dataset) -> tuple[str, str]:
             f"neighbouring values of its {columns} correlate by {smooth:.2f}, as in a signal"
         )
     return "table", f"a matrix of {columns} columns"
+
+
+def _categories(data: Dataset) -> list[str]:
+    """Return a sentence about columns of words, of which one may be the label."""
+    if data.scaling is None:
+        return []
+    columns: dict[str, int] = {}
+    for name in data.scaling.names:
+        column, sign, _ = name.partition("=")
+        if sign:
+            columns[column] = columns.get(column, 0) + 1
+    if not columns:
+        return []
+    listed = ", ".join(f"`{one}` ({n} values)" for one, n in columns.items())
+    last = shlex.quote(next(reversed(columns)))
+    label = "" if data.labels is not None else f" If one is the label: `--labels {last}`."
+    return [f"Columns of words become one column for each value: {listed}.{label}"]
 
 
 def _unknown_shape(file: str, name: str, shape: tuple[int, ...]) -> str:
@@ -371,9 +394,9 @@ def _epochs(
     most = most if minutes is None else 100 * EPOCHS
     epochs = int(min(most, max(1, budget // seconds)))
     about = duration(epochs * seconds)
-    end = f"{epochs} epoch{'s' * (epochs != 1)} take about {about} here"
+    end = f"{'1 epoch takes' if epochs == 1 else f'{epochs} epochs take'} about {about} here"
     if seconds > budget:
-        return epochs, f"{end}: more than {budget / 60:g} min, for one epoch is the least."
+        return epochs, f"{end}, more than {budget / 60:g} min; a run has at least one epoch."
     how = "" if minutes is None else f", within {minutes:g} min"
     return epochs, f"{end}{how}; `--minutes` changes that."
 

@@ -200,7 +200,8 @@ function movedPanel(run) {
   return panel("What moves the embedding",
     "Two views of a sample are not always equally far apart in h: the share of that variance which each parameter of the augmentation explains alone. The longest bar is the largest share.",
     "cosentino2022", items.length ? bars(items, { most: 1.05 * Math.max(0.05, ...items.map((one) => one.value)), name: "What moves the embedding" })
-      : run.made && run.where ? empty("The parameters of the views are recorded when a run is diagnosed:", `chiaro diagnose ${run.where} --out ${run.where}`)
+      : run.diagnosis ? el("div.empty", {}, "The views of this run have no parameters that were recorded: they are recorded of augmentations of images and of data that are drawn anew.")
+        : run.made && run.where ? empty("The parameters of the views are recorded when a run is diagnosed:", `chiaro diagnose ${run.where} --out ${run.where}`)
         : el("div.empty", {}, "The parameters of the views are recorded when a training run is diagnosed."));
 }
 

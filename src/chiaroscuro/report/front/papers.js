@@ -49,6 +49,11 @@ const PAPERS = {
   breunig2000lof: ["Breunig et al. 2000", null],
   gretton2012mmd: ["Gretton et al. 2012", null],
   wang2021temperature: ["Wang and Liu 2021", null],
+  arora2019theoretical: ["Arora et al. 2019", "https://arxiv.org/abs/1902.09229"],
+  jegou2011quantization: ["Jégou et al. 2011", "https://doi.org/10.1109/TPAMI.2010.57"],
+  liang2022gap: ["Liang et al. 2022", "https://arxiv.org/abs/2203.02053"],
+  lopezpaz2017twosample: ["Lopez-Paz and Oquab 2017", "https://arxiv.org/abs/1610.06545"],
+  mu2018allbutthetop: ["Mu and Viswanath 2018", "https://arxiv.org/abs/1702.01417"],
 };
 
 export function paperLink(key, el) {
