@@ -258,7 +258,7 @@ def test_the_commands_of_the_readme_work_as_they_stand(capsys, home, monkeypatch
 # ---- what a newcomer gets wrong ----
 
 WRONG = {
-    "chiaro train table.csv": "--labels COLUMN",
+    "chiaro train table.csv": "--labels target",
     "chiaro train phots/": "`phots/` is not there",
     "chiaro train photos/ --epochs 3": "--set epochs=3",
     "chiaro report runs/nope": "`runs/nope` is not there",

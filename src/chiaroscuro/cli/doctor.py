@@ -15,14 +15,14 @@ EXTRAS = (
 
 
 def doctor(call: argparse.Namespace) -> int:
-    found = facts()
+    known = facts()
     if call.json:
         import json
 
-        print(json.dumps(found, indent=2))
+        print(json.dumps(known, indent=2))
         return 0
-    width = max(map(len, found))
-    for name, fact in found.items():
+    width = max(map(len, known))
+    for name, fact in known.items():
         print(f"{name:<{width}}  {_line(fact)}")
     return 0
 

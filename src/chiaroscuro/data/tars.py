@@ -218,15 +218,15 @@ def _index(path: str | Path, parts: list[Shard], size: int | None, check: str) -
     seen = sum(scan["seen"] for scan in scans)
     skipped = [tuple(one) for scan in scans for one in scan["skipped"]]
     counts = [len(scan["keys"]) for scan in scans]
-    found = sum(scan["images"] for scan in scans)
+    n_images = sum(scan["images"] for scan in scans)
     need(
-        found > 0,
+        n_images > 0,
         lambda: f"`{path}` holds no sample with an image; {seen} samples without were seen.",
     )
     need(
         sum(counts) > 0,
         lambda: (
-            f"None of the {found} images of `{path}` can be read; the first, `{skipped[0][0]}`: "
+            f"None of the {n_images} images of `{path}` can be read; the first, `{skipped[0][0]}`: "
             f"{skipped[0][1]}"
         ),
     )

@@ -258,12 +258,12 @@ def _spread(
     learning = [] if queue is None or isinstance(queue, Tensor) else list(queue)
     if ranks == 1:
         more = torch.cat([z[k] for k in learning]) if learning else fixed
-        found = []
+        spread = []
         for i, j in pairs:
             z2 = None if j is None else z[j]
             loss = objective(z[i], z2, labels, more)
-            found.append(Spread(loss, z[i].detach(), None if z2 is None else z2.detach()))
-        return found
+            spread.append(Spread(loss, z[i].detach(), None if z2 is None else z2.detach()))
+        return spread
     own = objective.reduces == "samples"
     mine = _attempt(lambda: _header_of(objective, z, pairs, labels, fixed))
     alone: list[Tensor] | Exception = []

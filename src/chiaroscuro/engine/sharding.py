@@ -325,9 +325,9 @@ def load_moments(
 
     def fill(number: int, name: str) -> None:
         path = folder / _place(number) / Path(name).name
-        found = checkpoints.load(path)
+        checkpoint = checkpoints.load(path)
         try:
-            part = unpack(found.arrays, found.state)
+            part = unpack(checkpoint.arrays, checkpoint.state)
             for owner, values in whole["state"].items():
                 for key in values:
                     source, rows = part["moments"][owner][key], part["rows"][owner][key]

@@ -164,10 +164,10 @@ def _shares(row: Mapping[str, Any]) -> dict[str, Any]:
     shown = {
         name: row[name] for name in ("knn_20", "knn_200", "linear", "zero_shot") if name in row
     }
-    found = row.get("retrieval", {})
+    retrieval = row.get("retrieval", {})
     for way in ("image_to_text", "text_to_image"):
-        if way in found:
-            shown[f"{way.replace('_', ' ')}, recall@1"] = found[way].get("recall_1")
+        if way in retrieval:
+            shown[f"{way.replace('_', ' ')}, recall@1"] = retrieval[way].get("recall_1")
     return shown
 
 

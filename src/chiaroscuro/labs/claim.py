@@ -62,8 +62,8 @@ def interval(values: Sequence[float]) -> Interval:
     One run has no standard error: its interval is the whole line.
 
     Example:
-        >>> found = interval([1.0, 2.0, 3.0])
-        >>> [round(x, 3) for x in (found.mean, found.error, found.low, found.high)]
+        >>> spread = interval([1.0, 2.0, 3.0])
+        >>> [round(x, 3) for x in (spread.mean, spread.error, spread.low, spread.high)]
         [2.0, 0.577, -0.484, 4.484]
     """
     from scipy.special import stdtrit

@@ -72,11 +72,11 @@ def by_blocks(
     else:
         pieces = _pieces(z, layout, prepared)
         sums_of = _Sums(prepared, layout, pieces, _samples(layout, z.device), groups, powers)
-        found = recomputed(sums_of.log_k, len(pieces), prepared.tensors, sums_of)
+        values = recomputed(sums_of.log_k, len(pieces), prepared.tensors, sums_of)
         if len(pieces) > 1 and len(powers) > 1:
             sizes = [len(powers) * piece.anchors for piece in pieces]
-            found = torch.cat([x.view(len(powers), -1) for x in found.split(sizes)], dim=1)
-        sums = found.view(*several, layout.anchors, -1)
+            values = torch.cat([x.view(len(powers), -1) for x in values.split(sizes)], dim=1)
+        sums = values.view(*several, layout.anchors, -1)
     if layout.positive and layout.views == 2 and len(powers) == 1:
         if others + layout.queue == 0:
             sums = pairs.expand(layout.anchors, -1)
@@ -157,10 +157,12 @@ class _Recomputed(torch.autograd.Function):
                     block = _reduced(reduction, k, block)
                 elif reduction is not None:
                     g = reduction.pull(k, block.detach(), result, g)
-                found = torch.autograd.grad(block, wanted, g, create_graph=graph, allow_unused=True)
+                gradients = torch.autograd.grad(
+                    block, wanted, g, create_graph=graph, allow_unused=True
+                )
                 totals = [
                     new if old is None else old if new is None else old + new
-                    for old, new in zip(totals, found, strict=True)
+                    for old, new in zip(totals, gradients, strict=True)
                 ]
         each = iter(totals)
         return None, None, None, *(next(each) if want else None for want in wants)

@@ -223,13 +223,13 @@ class _Matrix:
         if self.statistic is not None:
             everyone, pushed = slice(0, len(a)), self.statistic.zeros()
             self.statistic.push(weights, everyone, everyone, self.near, False, pushed)
-            found = self.statistic.gradient(pushed, 1.0)
+            gradient = self.statistic.gradient(pushed, 1.0)
         elif self.squared:
-            found = (a * weights.sum(dim=1, keepdim=True)).addmm_(weights, a, alpha=-1)
+            gradient = (a * weights.sum(dim=1, keepdim=True)).addmm_(weights, a, alpha=-1)
         else:
-            found = weights @ a
+            gradient = weights @ a
         self.release()
-        return found
+        return gradient
 
     def release(self) -> None:
         """Let go of what was kept for the gradient."""
@@ -345,5 +345,5 @@ def _again(ctx: Any, base: Tensor, learnt: list[Tensor], grads: tuple[Tensor | N
     results = torch.autograd.grad(
         [out for out, _ in given], sought, [g for _, g in given], create_graph=True
     )
-    found = iter(results)
-    return *(next(found) if want else None for want in wanted), None, None
+    gradients = iter(results)
+    return *(next(gradients) if want else None for want in wanted), None, None

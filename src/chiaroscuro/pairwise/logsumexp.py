@@ -123,8 +123,8 @@ class _LogSumExp(torch.autograd.Function):
                 gradients = _dense_gradients(visit, features, rates, wanted, g_pairs, g_sums)
             else:
                 gradients = [
-                    None if found is None else found.to(features[0].dtype)
-                    for found in visit.backward(g_pairs, g_sums, wanted)
+                    None if gradient is None else gradient.to(features[0].dtype)
+                    for gradient in visit.backward(g_pairs, g_sums, wanted)
                 ]
         return None, None, None, *gradients
 
@@ -494,5 +494,7 @@ def _dense_gradients(
         out.append(mixture([part.log_paired(a[i], a[j], rate) for part, a, rate in sources]))
         gradients.append(g_pairs)
     sought = [tensor for tensor, want in zip([*features, *rates], wanted, strict=True) if want]
-    found = iter(torch.autograd.grad(out, sought, gradients, create_graph=True, allow_unused=True))
-    return [next(found) if want else None for want in wanted]
+    computed = iter(
+        torch.autograd.grad(out, sought, gradients, create_graph=True, allow_unused=True)
+    )
+    return [next(computed) if want else None for want in wanted]

@@ -159,8 +159,8 @@ def diagnose(
         progress: called with what is being done and the share of it that is done, from 0 to 1.
 
     Example:
-        >>> found = diagnose(np.random.default_rng(0).normal(size=(500, 16)))
-        >>> found.severity, found.measures["numerical_rank"]
+        >>> diagnosis = diagnose(np.random.default_rng(0).normal(size=(500, 16)))
+        >>> diagnosis.severity, diagnosis.measures["numerical_rank"]
         (None, 16)
         >>> diagnose(np.ones((500, 16))).findings[0].name
         'full_collapse'

@@ -58,11 +58,11 @@ def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -
 
     Example:
         >>> h = np.concatenate([np.eye(3)] * 20)
-        >>> found = evaluate(
+        >>> evaluation = evaluate(
         ...     Embeddings(h=h, labels=np.tile(np.arange(3), 20), split=np.repeat([0, 1], 30)),
         ...     probes=["ridge"],
         ... )
-        >>> found["results"]["encoder"]["linear"], found["protocol"]["n_test"]
+        >>> evaluation["results"]["encoder"]["linear"], evaluation["protocol"]["n_test"]
         (1.0, 30)
     """
     for probe in probes:

@@ -29,10 +29,10 @@ def monitor(h: Any, positives: Any = None, rows: int = ROWS) -> dict[str, float]
 
     Example:
         >>> import torch
-        >>> found = monitor(torch.eye(8), torch.eye(8))
-        >>> sorted(found)
+        >>> measured = monitor(torch.eye(8), torch.eye(8))
+        >>> sorted(measured)
         ['alignment', 'dead_dimensions', 'effective_rank', 'mean_cosine', 'norm', 'uniformity']
-        >>> found["alignment"], round(found["effective_rank"], 6)
+        >>> measured["alignment"], round(measured["effective_rank"], 6)
         (0.0, 7.0)
     """
     x = rows_of("monitor(h)", h)

@@ -185,18 +185,18 @@ def _lists(diagnosis: Diagnosis) -> list[str]:
 
 def _economy(diagnosis: Diagnosis) -> list[str]:
     """What may be left out, in sentences."""
-    found = diagnosis.curves.get("economy")
-    if found is None:
+    economy = diagnosis.curves.get("economy")
+    if economy is None:
         return []
-    d = int(found.sizes[-1])
-    what = "accuracy" if found.accuracy else "recall of neighbours"
+    d = int(economy.sizes[-1])
+    what = "accuracy" if economy.accuracy else "recall of neighbours"
     ways = {"first": "first", "variance": "of largest variance", "principal": "principal"}
-    kept = ", ".join(f"{found.enough[way]} {words}" for way, words in ways.items())
+    kept = ", ".join(f"{economy.enough[way]} {words}" for way, words in ways.items())
     return [
         f"dimensions that lose at most 1 point of {what}, of {d}: {kept}",
-        f"recall of ten neighbours: {_number(found.int8)} in 8 bits, {_number(found.binary)} in 1 "
-        f"bit, {_number(found.rescored)} in 1 bit and rescored, {_number(found.index)} in an index "
-        "of cells",
+        f"recall of ten neighbours: {_number(economy.int8)} in 8 bits, "
+        f"{_number(economy.binary)} in 1 bit, {_number(economy.rescored)} in 1 bit and rescored, "
+        f"{_number(economy.index)} in an index of cells",
     ]
 
 

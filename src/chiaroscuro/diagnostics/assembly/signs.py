@@ -119,13 +119,13 @@ def _levels(rows: Rows) -> dict[str, Any]:
 
 def _even(x: np.ndarray) -> float:
     """The share of dimensions with three values or more in which these stand on one even grid."""
-    found = []
+    on_grid = []
     for column in x.T:
         steps = np.diff(np.unique(column))
         if len(steps) >= 2:
             times = steps / steps.min()
-            found.append(bool(np.abs(times - np.round(times)).max() < 1e-3))
-    return float(np.mean(found)) if found else 1.0
+            on_grid.append(bool(np.abs(times - np.round(times)).max() < 1e-3))
+    return float(np.mean(on_grid)) if on_grid else 1.0
 
 
 def _entropy(x: np.ndarray, levels: int) -> float:

@@ -125,8 +125,8 @@ def anatomy(
         cosentino2022
 
     Example:
-        >>> found = anatomy(torch.eye(4), torch.eye(4))
-        >>> round(found.loss, 6), round(found.effective_negatives, 6), found.won
+        >>> parts = anatomy(torch.eye(4), torch.eye(4))
+        >>> round(parts.loss, 6), round(parts.effective_negatives, 6), parts.won
         (0.594438, 6.0, 1.0)
     """
     call = "anatomy(z1, z2)"

@@ -73,8 +73,8 @@ def movement(h1: Any, h2: Any, parameters: Any, parameters2: Any = None) -> Move
         >>> omega = np.zeros(200, dtype=[("angle", float), ("flip", bool)])
         >>> omega["angle"], omega["flip"] = angle, np.arange(200) % 2
         >>> h1 = np.tile([1.0, 0.0], (200, 1))
-        >>> found = movement(h1, np.c_[np.cos(angle), np.sin(angle)], omega)
-        >>> list(found.effects), round(found.effects["angle"].share, 1)
+        >>> moved = movement(h1, np.c_[np.cos(angle), np.sin(angle)], omega)
+        >>> list(moved.effects), round(moved.effects["angle"].share, 1)
         (['angle', 'flip'], 1.0)
     """
     call = "movement(h1, h2, parameters)"

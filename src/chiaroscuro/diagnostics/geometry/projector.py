@@ -251,8 +251,8 @@ def augmentations(
 
     Example:
         >>> h = torch.tensor([[1.0, 0.0], [0.0, 1.0], [2.0, 3.0]])
-        >>> found = augmentations([[1.0, 0.0]], h, h + torch.tensor([0.0, 1.0]))
-        >>> found.annihilated, found.gain, round(found.cosine, 6)
+        >>> effect = augmentations([[1.0, 0.0]], h, h + torch.tensor([0.0, 1.0]))
+        >>> effect.annihilated, effect.gain, round(effect.cosine, 6)
         (1.0, 0.0, 0.666667)
     """
     call = "augmentations(W, h1, h2)"
@@ -320,8 +320,8 @@ def discarded(
 
     Example:
         >>> h = np.random.default_rng(0).normal(size=(500, 2))
-        >>> found = discarded(h, h[:, :1], {"hue": h[:, 1], "size": h[:, 0]})
-        >>> round(found["hue"]["lost"], 1), abs(round(found["size"]["lost"], 1))
+        >>> lost = discarded(h, h[:, :1], {"hue": h[:, 1], "size": h[:, 0]})
+        >>> round(lost["hue"]["lost"], 1), abs(round(lost["size"]["lost"], 1))
         (1.0, 0.0)
     """
     readable = survival({"h": h, "z": z}, factors, kinds)

@@ -75,8 +75,8 @@ def geometry(
     Example:
         >>> h = np.random.default_rng(0).normal(size=(2, 100, 6))
         >>> two = Embeddings(h1=h[0], h2=h[1], z1=h[0][:, :2], z2=h[1][:, :2])
-        >>> found = geometry(two, np.eye(6)[:2])
-        >>> found["projector_rank"], round(found["displacement_unexplained"], 1)
+        >>> measured = geometry(two, np.eye(6)[:2])
+        >>> measured["projector_rank"], round(measured["displacement_unexplained"], 1)
         (2, 0.7)
     """
     four = {name: getattr(embeddings, name) for name in ("h1", "h2", "z1", "z2")}

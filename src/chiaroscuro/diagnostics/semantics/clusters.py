@@ -92,8 +92,8 @@ def graph_clusters(
     Example:
         >>> noise = np.random.default_rng(0).normal(size=(60, 3))
         >>> h = np.repeat(np.eye(3), 20, axis=0) + 0.01 * noise
-        >>> found = graph_clusters(h, labels=np.repeat([0, 1, 2], 20))
-        >>> found.suggested, found.ari, found.ari_labels
+        >>> clusters = graph_clusters(h, labels=np.repeat([0, 1, 2], 20))
+        >>> clusters.suggested, clusters.ari, clusters.ari_labels
         (3, 1.0, 1.0)
     """
     call = "graph_clusters(h, graph)"

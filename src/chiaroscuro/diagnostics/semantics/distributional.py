@@ -132,8 +132,8 @@ def distributional_alignment(
     Example:
         >>> classes = np.array([0, 1, 0, 1])
         >>> laws = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
-        >>> found = distributional_alignment(laws[classes], classes, exact=True)
-        >>> found.score, found.split, found.merged
+        >>> aligned = distributional_alignment(laws[classes], classes, exact=True)
+        >>> aligned.score, aligned.split, aligned.merged
         (1.0, 0.0, 0.0)
     """
     call = "distributional_alignment(counts, classes)"

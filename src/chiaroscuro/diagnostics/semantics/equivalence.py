@@ -105,8 +105,8 @@ def equivalence(table: Any, level: float = 0.05, exact: bool = False) -> Equival
 
     Example:
         >>> a, b = np.divmod(np.arange(64), 8)
-        >>> found = equivalence(tabulate(a, b, (a + b) % 4), exact=True)
-        >>> found.classes.tolist()
+        >>> semantics = equivalence(tabulate(a, b, (a + b) % 4), exact=True)
+        >>> semantics.classes.tolist()
         [0, 1, 2, 3, 0, 1, 2, 3]
     """
     N = np.asarray(table, dtype=np.float64)
@@ -217,8 +217,8 @@ def semantic_ratio(h: Any, classes: Any) -> SemanticRatio:
         semantic2025
 
     Example:
-        >>> found = semantic_ratio([[0.0, 1.0], [0.0, 1.1], [5.0, 0.0]], [0, 0, 1])
-        >>> round(found.ratio, 3), found.nearest
+        >>> spread = semantic_ratio([[0.0, 1.0], [0.0, 1.1], [5.0, 0.0]], [0, 0, 1])
+        >>> round(spread.ratio, 3), spread.nearest
         (0.02, 1.0)
     """
     call = "semantic_ratio(h, classes)"

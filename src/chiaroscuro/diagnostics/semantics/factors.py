@@ -148,8 +148,8 @@ def survival(
         >>> draw = np.random.default_rng(0)
         >>> h, y = draw.normal(size=(300, 2)), draw.integers(0, 2, 300)
         >>> layers = {"h": np.c_[h, y], "z": h}
-        >>> found = survival(layers, {"size": h[:, 0], "class": y})
-        >>> found.above_chance.round(1).tolist()
+        >>> curves = survival(layers, {"size": h[:, 0], "class": y})
+        >>> curves.above_chance.round(1).tolist()
         [[1.0, 1.0], [1.0, 0.0]]
     """
     call = "survival(layers, factors)"

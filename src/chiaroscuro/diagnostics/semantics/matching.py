@@ -77,8 +77,8 @@ def retrieval(images: Any, texts: Any, owner: Any = None) -> dict[str, Any]:
     half of the queries have met a relevant candidate.
 
     Example:
-        >>> found = retrieval(torch.eye(4), torch.eye(4))
-        >>> found["image_to_text"]["recall_1"], found["text_to_image"]["median_rank"]
+        >>> ranks = retrieval(torch.eye(4), torch.eye(4))
+        >>> ranks["image_to_text"]["recall_1"], ranks["text_to_image"]["median_rank"]
         (1.0, 1.0)
         >>> round(retrieval(torch.ones(20, 3), torch.ones(20, 3))["image_to_text"]["recall_5"], 6)
         0.25

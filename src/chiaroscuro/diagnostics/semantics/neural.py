@@ -129,8 +129,8 @@ def cluster_kernel(K: Any, labels: Any) -> ClusterKernel:
 
     Example:
         >>> labels = torch.tensor([0] * 8 + [1] * 2)
-        >>> found = cluster_kernel((labels[:, None] == labels).double(), labels)
-        >>> found.within, found.between, found.drives.tolist(), round(found.exponent, 6)
+        >>> kernel = cluster_kernel((labels[:, None] == labels).double(), labels)
+        >>> kernel.within, kernel.between, kernel.drives.tolist(), round(kernel.exponent, 6)
         (1.0, 0.0, [0.8, 0.2], 1.0)
     """
     k, y = _checked("cluster_kernel(K, labels)", K, labels)

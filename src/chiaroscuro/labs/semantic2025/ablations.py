@@ -161,13 +161,13 @@ def trained(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     usual = Learner(lr=settings.lr, **settings.decay)
     small = replace(usual, start=settings.low)
     n = len(seeds)
-    found = contrasted(
+    trained = contrasted(
         [*tasks, *tasks, *strange, *lonely], [*seeds] * 4,
         [usual] * n + [small] * n + [usual] * (2 * n),
         settings.steps, settings.batch, settings.looks,
     )  # fmt: skip
     names = (UNCHANGED, "both", "misaligned", "one symbol")
-    return {name: found[i * n : (i + 1) * n] for i, name in enumerate(names)}
+    return {name: trained[i * n : (i + 1) * n] for i, name in enumerate(names)}
 
 
 def one_misaligned(misalignment: float, seed: int) -> cs.data.SymbolTask:
@@ -185,11 +185,11 @@ def undecayed(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     tasks = [within(plain, seed) for seed in settings.seeds]
     usual = Learner(lr=settings.lr, weight_decay=0.0)
     small = replace(usual, start=settings.low)
-    found = contrasted(
+    trained = contrasted(
         [*tasks] * 2, [*settings.seeds] * 2, [usual] * n + [small] * n, settings.steps,
         settings.batch, settings.looks,
     )  # fmt: skip
-    return {"no decay": found[:n], "low start": found[n:]}
+    return {"no decay": trained[:n], "low start": trained[n:]}
 
 
 def single(settings: Settings, learner: Learner) -> list[dict[str, Any]]:
@@ -213,7 +213,7 @@ def after(settings: Settings, learners: dict[str, Any], names: list[str]) -> dic
             [h[i] for i in np.random.default_rng([seed, 6]).permutation(N)]
             for seed, h in zip(settings.seeds, tables[name], strict=True)
         ]
-    found = downstream(
+    accuracies = downstream(
         [table for name in tables for table in tables[name]],
         list(settings.seeds) * len(tables),
         Learner(lr=settings.lr, weight_decay=settings.weight_decay),
@@ -222,7 +222,7 @@ def after(settings: Settings, learners: dict[str, Any], names: list[str]) -> dic
         settings.looks,
     )
     n = len(settings.seeds)
-    return {name: found[i * n : (i + 1) * n] for i, name in enumerate(tables)}
+    return {name: accuracies[i * n : (i + 1) * n] for i, name in enumerate(tables)}
 
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:

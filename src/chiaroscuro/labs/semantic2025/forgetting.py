@@ -125,11 +125,11 @@ def symbols(settings: Settings) -> list[dict[str, Any]]:
         for forget, start, _ in points
     ]
     seeds = [seed for _, _, seed in points]
-    found = contrasted([within(task, s) for s in seeds], seeds, learners, steps, 32, looks=1)
+    trained = contrasted([within(task, s) for s in seeds], seeds, learners, steps, 32, looks=1)
     return [
         point(*at, ratio=row["ratio"][-1], nearest=row["nearest"][-1],
               appears=row["ratio"][-1] < 0.5 and row["nearest"][-1] >= 0.9)
-        for at, row in zip(points, found, strict=True)
+        for at, row in zip(points, trained, strict=True)
     ]  # fmt: skip
 
 
@@ -270,18 +270,18 @@ def divided(rows: list[dict[str, Any]], number: Any) -> tuple[float, float]:
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     """One threshold each, the threshold carried over, and coupled decay."""
     names = ("symbols", "twins", "projector")
-    found = {name: divided(result[name], forgotten) for name in names}
-    cut = float(np.mean([found[name][0] for name in names]))
+    split = {name: divided(result[name], forgotten) for name in names}
+    cut = float(np.mean([split[name][0] for name in names]))
     aside = result["unused"]
     many = {"n_runs": len(aside), "n_seeds": result["n_seeds"]}
     alone = lambda key: [divided(result[name], lambda row: row[key])[1] for name in names]
     against = lambda key: [divided(result[name], lambda row: -row[key])[1] for name in names]
     return [
         LAW.judge(
-            accuracy=[found[name][1] for name in names],
+            accuracy=[split[name][1] for name in names],
             by_decay_alone=alone("decay"),
             by_start_alone=against("start"),
-            thresholds=[found[name][0] for name in names],
+            thresholds=[split[name][0] for name in names],
             share_that_appears=[
                 float(np.mean([row["appears"] for row in result[name]])) for name in names
             ],
