@@ -80,7 +80,7 @@ def test_the_metric_is_the_one_that_is_asked_for():
     assert far.sampling["metric"] == "euclidean"
     assert "neighbours by Euclidean distance predict" in far.verdict
     assert far.severity != "critical"
-    assert far.measures["cure_euclidean_of"] == "knn_accuracy_euclidean"
+    assert far.measures["cure_euclidean_of"] == "knn_accuracy_of_metrics"
     assert far.measures["cure_euclidean_gain"] == 0
 
 

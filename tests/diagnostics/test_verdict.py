@@ -143,6 +143,28 @@ def test_a_few_outliers_are_no_collapse():
     assert len(found.lists["far_rows"]) == 12
 
 
+def test_a_few_long_rows_leave_no_points_behind():
+    """Of five rows a hundred times as long the spread is theirs, and all others look like one."""
+    h, y = rows()
+    h[:5] *= 100
+    found = diagnose({"h": h, "labels": y})
+    assert found.state == "nothing found"
+    assert "point_collapse" not in [one.name for one in found.findings]
+    assert finding(found, "outlier_rows").severity == "note"
+    assert "5 of 300 rows (1.67 %)" in finding(found, "outlier_rows").evidence
+    zeros = diagnose(np.zeros((300, 8)))
+    assert "300 of 300 rows (100 %)" in zeros.findings[0].evidence
+
+
+def test_the_metric_that_names_more_is_said_as_such():
+    y = np.arange(300) % 2
+    h = np.random.default_rng(0).normal(size=(300, 4))
+    h *= ((1 + 4 * y) / np.linalg.norm(h, axis=1))[:, None]
+    sure = finding(diagnose({"h": h, "labels": y}), "euclidean_neighbours").confidence
+    assert "Euclidean neighbours name" in sure
+    assert "by cosine" in sure
+
+
 def test_zero_rows_are_neither_collapsed_nor_twins():
     found = diagnose(np.zeros((200, 8)))
     assert grave(found) == ["zero_rows"]

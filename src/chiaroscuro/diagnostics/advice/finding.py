@@ -27,6 +27,9 @@ _NAMES = {
     "knn_accuracy_euclidean": (
         "Euclidean neighbours name {after:.1%} of the labels instead of {before:.1%}"
     ),
+    "knn_accuracy_of_metrics": (
+        "Euclidean neighbours name {after:.1%} of the labels, instead of {before:.1%} by cosine"
+    ),
     "recall_1": "the partner is nearest by cosine for {after:.1%} of the rows instead of "
     "{before:.1%}",
     "recall_1_euclidean": (
@@ -42,8 +45,9 @@ class Cost(Record):
     """What was measured with a cure and without it, on the arrays themselves.
 
     Args:
-        of: "knn_accuracy" or "recall_1" (of cosines; `_euclidean` of distances), or "neighbours":
-            the share of the ten nearest that change, where there is nothing to be right about.
+        of: "knn_accuracy" or "recall_1" (of cosines; `_euclidean` of distances, `_of_metrics` from
+            one to the other), or "neighbours": the share of the ten nearest that change, where
+            there is nothing to be right about.
         before, after: without the cure and with it.
         gain, low, high: the difference and its 95 % interval.
         n: rows.

@@ -64,7 +64,7 @@ def duplicated_samples(facts: Facts) -> Finding | None:
         else ""
     )
     same = "equal another, bit for bit" if whole else "point exactly where another does"
-    equal = f"{exact:,} of {n:,} rows ({100 * exact / n:.2g} %) {same}"
+    equal = f"{exact:,} of {n:,} rows ({100 * exact / n:.3g} %) {same}"
     votes = (
         f"neighbours name {single.before:.1%} of the labels with twins and {single.after:.1%} "
         "without"
@@ -107,7 +107,7 @@ def zero_rows(facts: Facts) -> Finding | None:
     return Finding(
         name="zero_rows",
         severity=severity,
-        evidence=f"{zero} of {n} rows ({100 * share:.2g} %) are zero: they have no direction, and "
+        evidence=f"{zero} of {n} rows ({100 * share:.3g} %) are zero: they have no direction, and "
         "their cosine with every row is 0",
         cause="samples that could not be read, empty texts, dead units, or an array that was "
         "never filled",
@@ -142,7 +142,7 @@ def outlier_rows(facts: Facts) -> Finding | None:
         name="outlier_rows",
         severity=severity,
         evidence=(
-            f"{far} of {n} rows ({100 * share:.2g} %) are longer than four medians; "
+            f"{far} of {n} rows ({100 * share:.3g} %) are longer than four medians; "
             f"half of these are {facts['far_factor']:.1f} times as long as a typical row or longer"
         ),
         cause="samples unlike the others, a batch that overflowed, or rows that were never "

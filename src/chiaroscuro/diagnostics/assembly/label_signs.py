@@ -35,7 +35,7 @@ def label_signs(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) ->
     numbers = out.numbers
     asked = ~np.isnan(rows.base)
     here = rows.base[asked]
-    far = paired(rows.of, here, rows.euclidean[asked])
+    far = paired("knn_accuracy_of_metrics", here, rows.euclidean[asked])
     note(out, "euclidean", far)
     numbers["knn_accuracy_euclidean"] = far.after
     for name in ("untrained", "input"):

@@ -52,7 +52,7 @@ def row_signs(out: Measured, embeddings: Embeddings, seed: int, metric: str = ME
     far = _norms(out, rows, sizes)
     _directions(out, rows, prefix, far)
     _columns(out, rows)
-    _points(out, rows)
+    _points(out, rows, far)
     _twins(out, rows)
     _hubs(out, rows)
     numbers |= _batches(np.asarray(every), seed)
@@ -384,10 +384,14 @@ def _principal(x: np.ndarray, spread: np.ndarray) -> bool:
 # ---- crowds of rows ----
 
 
-def _points(out: Measured, rows: Rows) -> None:
-    """Onto how few points the rows have fallen, and what these say of the classes."""
-    x = rows.x[: 4 * FEW : max(1, len(rows.x) // FEW)]
-    ids = np.arange(len(rows.x))[: 4 * FEW : max(1, len(rows.x) // FEW)]
+def _points(out: Measured, rows: Rows, far: np.ndarray) -> None:
+    """Onto how few points the rows have fallen, and what these say of the classes.
+
+    Rows that are far longer than the others would make the spread of which all else is a point.
+    """
+    ids = np.flatnonzero(~far) if (~far).sum() >= LEAST else np.arange(len(far))
+    ids = ids[: 4 * FEW : max(1, len(ids) // FEW)]
+    x = rows.x[ids]
     x = x - x.mean(axis=0)
     size = math.sqrt(float((x**2).sum(axis=1).mean()))
     if size == 0:
