@@ -165,6 +165,29 @@ def test_the_metric_that_names_more_is_said_as_such():
     assert "by cosine" in sure
 
 
+def test_a_class_that_fell_onto_another_is_named_by_what_it_takes():
+    draw = np.random.default_rng(0)
+    y = np.repeat(np.arange(6), 100)
+    h = 1.5 * draw.normal(size=(6, 16))[y] + draw.normal(size=(600, 16))
+    well = diagnose({"h": h, "labels": y})
+    assert "class_collapse" not in [one.name for one in well.findings]
+    h[y == 2] = h[y == 4].mean(axis=0) + 0.05 * draw.normal(size=(100, 16))
+    found = diagnose({"h": h, "labels": y})
+    first = found.findings[0]
+    assert (first.name, first.severity) == ("class_collapse", "warning")
+    takes = found.measures["class_tightest_takes"]
+    assert takes > 0.03 > found.measures["class_typical_takes"]
+    assert f"{takes:.1%} of the rows of other classes are named by it" in first.evidence
+    # the cure, by hand: neighbours of the other classes among themselves
+    rest = y != 2
+    votes = cs.diagnostics.knn_leave_one_out(h[rest], y[rest])
+    assert found.measures["cure_tight_class_after"] == pytest.approx(votes)
+    # a point away from all others takes nothing
+    h[y == 2] = 40 * np.eye(16)[0] + 0.05 * draw.normal(size=(100, 16))
+    apart = diagnose({"h": h, "labels": y})
+    assert finding(apart, "class_collapse").severity == "note"
+
+
 def test_zero_rows_are_neither_collapsed_nor_twins():
     found = diagnose(np.zeros((200, 8)))
     assert grave(found) == ["zero_rows"]

@@ -33,6 +33,8 @@ EVENED = 0.04
 three times that is a warning however the spectrum looks."""
 HALF = 0.03
 """Share of labels that half of the directions lose, where the missing ones are likely missed."""
+TAKEN = 0.03
+"""Share of the rows of other classes that a class which is a point names, above a typical class."""
 SPACES = (("", "h"), ("z_", "z"))
 SYMPTOMS = (
     *("full_collapse", "point_collapse", "dimensional_collapse", "dead_dimensions", "hubs"),
@@ -140,9 +142,12 @@ def class_collapse(facts: Facts) -> Finding | None:
         return None
     own, all_of = facts.get("class_tightest_accuracy"), facts.get("knn_accuracy", 0.0)
     harmed = own is not None and own < all_of - 0.2
+    takes, typical = facts.get("class_tightest_takes", 0.0), facts.get("class_typical_takes", 0.0)
+    cost = facts.cost("tight_class")
+    taking = takes >= typical + TAKEN and graded(cost) != "note"  # a class less helps a little
     return Finding(
         name="class_collapse",
-        severity="warning" if harmed else "note",
+        severity="warning" if harmed or taking else "note",
         evidence=(
             f"the rows of class {facts['class_tightest']} spread {100 * spread:.1f} % as far as "
             "those of a typical class"
@@ -151,6 +156,12 @@ def class_collapse(facts: Facts) -> Finding | None:
                 if own is None
                 else f", and neighbours name {own:.1%} of them ({all_of:.1%} of all)"
             )
+            + (
+                f"; {takes:.1%} of the rows of other classes are named by it ({typical:.1%} by a "
+                "typical class)"
+                if taking
+                else ""
+            )
         ),
         cause="these samples are (nearly) the same to the encoder: one source, blanks, or one "
         "repeated sample",
@@ -158,7 +169,11 @@ def class_collapse(facts: Facts) -> Finding | None:
         expect="classes of like spread",
         paper="jing2022directclr",
         strength=0.25 / max(spread, 1e-3),
-        explains=("duplicated_samples", "hubs"),
+        explains=(
+            *("duplicated_samples", "hubs"),
+            *(("common_offset", "mixed_scales", "mixed_normalisation") if taking else ()),
+        ),
+        cost=cost if taking else None,
     )
 
 

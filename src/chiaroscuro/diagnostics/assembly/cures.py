@@ -151,7 +151,7 @@ class Rows:
     def _dropped(
         self, name: str, before: np.ndarray, after: np.ndarray, keep: np.ndarray, metric: str
     ) -> Cost:
-        kept = self._only(after, keep)
+        kept = self.only(keep, after)
         asked = ~np.isnan(before)
         if len(kept.x) <= NEIGHBOURS or kept.y is None:
             return paired(name, before[asked], before[asked])
@@ -166,9 +166,10 @@ class Rows:
         gain = left - full
         return Cost(name, full, left, gain, gain - Z95 * error, gain + Z95 * error, n)
 
-    def _only(self, x: np.ndarray, keep: np.ndarray) -> Rows:
+    def only(self, keep: np.ndarray, x: np.ndarray | None = None) -> Rows:
+        """Return the rows of a mask, as they are or as given."""
         return Rows(
-            x[keep],
+            (self.x if x is None else x)[keep],
             None if self.y is None else self.y[keep],
             None if self.split is None else self.split[keep],
             metric=self.metric,

@@ -19,6 +19,8 @@ __all__ = ["label_signs", "split_signs"]
 FEW = 1_000
 """Rows for signs that compare all of them in other ways than by neighbours."""
 LEAST = 64
+TIGHT = 0.5
+"""Spread of a class over that of a typical one, below which it is seen what it takes of others."""
 PRINCIPAL = 5
 """Principal directions in which a label may lie."""
 
@@ -49,7 +51,7 @@ def label_signs(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) ->
     numbers |= _noise(out, rows)
     numbers |= _leak(rows, seed)
     numbers |= _dimension_steps(rows)
-    numbers |= _class_spread(rows)
+    numbers |= _class_spread(out, rows)
     numbers |= _structure(rows, seed)
     _groups(out, rows)
 
@@ -241,8 +243,12 @@ def _explained(values: np.ndarray, y: np.ndarray) -> float:
     return 1 - inside / total if total > 0 else 0.0
 
 
-def _class_spread(rows: Rows) -> dict[str, Any]:
-    """How much less the tightest class is spread than a typical one, and what it is."""
+def _class_spread(out: Measured, rows: Rows) -> dict[str, Any]:
+    """How much less the tightest class is spread than a typical one, and what it takes of others.
+
+    A class that has become a point is its own neighbour, and that of rows of others which it has
+    come near to: those are named by it. Its cure is to leave it out of the neighbours of others.
+    """
     y = rows.y
     spreads, names = [], []
     for k in np.unique(y[y >= 0]):
@@ -255,11 +261,40 @@ def _class_spread(rows: Rows) -> dict[str, Any]:
     least = int(np.argmin(spreads))
     own = y[rows_asked := ~np.isnan(rows.base)] == names[least]
     typical = float(np.median(spreads))
+    numbers: dict[str, Any] = {}
+    if spreads[least] < TIGHT * typical:
+        numbers = _taken(out, rows, names[least])
     return {
+        **numbers,
         "class_spread": spreads[least] / typical if typical > 0 else 1.0,
         "class_tightest": names[least],
         "class_tightest_accuracy": float(rows.base[rows_asked][own].mean()) if own.any() else None,
     }
+
+
+def _taken(out: Measured, rows: Rows, tight: int) -> dict[str, Any]:
+    """The share of the rows of other classes that neighbours name by this one, and by typical ones.
+
+    Args:
+        tight: the class.
+    """
+    y = rows.y
+    near, asked = rows.near
+    named = voted(near, y)
+    takes = {}
+    for k in np.unique(y[y >= 0]).tolist():
+        others = (y[asked] >= 0) & (y[asked] != k)
+        takes[k] = float((named[others] == k).mean()) if others.any() else 0.0
+    rest = y != tight
+    others = rows.only(rest)
+    if others.y is None or (rest[asked] & (y[asked] >= 0)).sum() < LEAST:
+        return {}
+    after = np.full(len(y), np.nan)
+    after[rest] = others.base
+    both = ~np.isnan(rows.base) & ~np.isnan(after)
+    note(out, "tight_class", paired(rows.of, rows.base[both], after[both]))
+    typical = float(np.median([takes[k] for k in takes if k != tight]))
+    return {"class_tightest_takes": takes[tight], "class_typical_takes": typical}
 
 
 def _structure(rows: Rows, seed: int) -> dict[str, Any]:
@@ -361,7 +396,7 @@ def split_signs(out: Measured, rows: Rows) -> None:
         x[side == 1] = (x[side == 1] - x[side == 1].mean(axis=0)) * size[0] / size[1]
         x[side == 1] += x[side == 0].mean(axis=0)
         note(out, "sides", rows.gain(x))
-        bank = rows._only(rows.x, side == 0)
+        bank = rows.only(side == 0)
         bank.split = None
         if bank.y is not None:
             out.numbers["split_train_accuracy"] = float(np.nanmean(bank.base))
