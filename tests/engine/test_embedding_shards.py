@@ -7,6 +7,7 @@ import pytest
 
 import forked
 from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.artifacts.sources import open_source
 from chiaroscuro.cli import main
 from chiaroscuro.data import Dataset, write_tars
 from chiaroscuro.engine import Passing, embed, embed_shards, open_run, read_settings, train
@@ -100,6 +101,30 @@ def test_what_was_interrupted_goes_on(trained, tmp_path, monkeypatch):
         embed_shards(trained / "run", None, out, rows=512)
 
 
+def animals():
+    rng = np.random.default_rng(1)
+    columns = {
+        "images": rng.integers(0, 256, (600, 8, 8, 3), np.uint8),
+        "labels": np.arange(600) % 4 - 1,
+        "factors": rng.normal(size=(600, 2)).astype(np.float32),
+    }
+    return Dataset(columns, "animals", ("cat", "dog", "eel"), factor_names=("size", "age"))
+
+
+def test_names_are_kept_and_a_shard_that_is_missing_is_said(trained, tmp_path):
+    embed_shards(trained / "run", animals(), tmp_path / "out", rows=256)
+    found = open_source(tmp_path / "out").take(None)
+    assert found.class_names.tolist() == ["cat", "dog", "eel"]
+    assert found.factor_names.tolist() == ["size", "age"]
+    assert found.labels.tolist() == animals().labels.tolist()
+    (tmp_path / "out" / "part-000001.npz").unlink()
+    with pytest.raises(InputError, match=r"holds 2 of the 3 shards of 600 rows.*embed.*goes on"):
+        open_source(tmp_path / "out")
+    (tmp_path / "out" / "shards.json").write_text('{"n": "600"}')
+    with pytest.raises(InputError, match=r"`shards\.json` is damaged"):
+        open_source(tmp_path / "out")
+
+
 def test_memory_holds_one_shard(trained, tmp_path, monkeypatch):
     """Rows that are in memory together: those of a shard, whatever the data."""
     held = []
@@ -191,3 +216,9 @@ def test_parquet_shards(trained, tmp_path):
     right = embed(trained / "run")
     assert np.stack(table["h"].to_numpy()).tobytes() == right.h[512:].tobytes()
     assert table["ids"].to_pylist() == right.ids[512:].tolist()
+    embed_shards(trained / "run", animals(), tmp_path / "animals", rows=512, kind="parquet")
+    found = open_source(tmp_path / "animals").take(None)
+    assert found.class_names.tolist() == ["cat", "dog", "eel"]
+    assert found.labels.tolist() == animals().labels.tolist()
+    assert found.factor_names.tolist() == ["size", "age"]
+    assert found.factors.tolist() == animals().columns["factors"].tolist()

@@ -16,6 +16,7 @@ import numpy as np
 from safetensors import SafetensorError
 
 from chiaroscuro.artifacts.bounded import decode_table, fits, open_regular, read_regular
+from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.artifacts.footers import column_sizes
 from chiaroscuro.artifacts.numpy_files import read_npy, read_npz
 from chiaroscuro.artifacts.pieces import Pieces
@@ -26,6 +27,7 @@ __all__ = [
     "KINDS",
     "NO_ROWS",
     "ROWS_AT_ONCE",
+    "SHARDS",
     "arrow_columns",
     "damage",
     "from_index",
@@ -34,6 +36,8 @@ __all__ = [
     "read_folder",
 ]
 
+SHARDS = "shards.json"
+"""What a folder of shards is of, as `embed` writes it."""
 NO_ROWS = ("class_names", "factor_names", "prompts", "prompt_z", "untrained_prompt_z", "about")
 NESTED = 8
 """Dictionaries inside dictionaries, at most."""
@@ -95,6 +99,8 @@ def read_folder(path: Path) -> dict[str, Any]:
             f"{', '.join(f'{counts[k]} {k}' for k in kinds) or 'none'}."
         ),
     )
+    if (path / SHARDS).is_file():
+        _require_all(path, len(files))
     opened = [read_file(kinds[0], file) for file in files]
     for file, one in zip(files, opened, strict=True):
         shapes = {key: a.shape[1:] for key, a in one.items()}
@@ -117,6 +123,22 @@ def read_folder(path: Path) -> dict[str, Any]:
         )
         for key, a in opened[0].items()
     }
+
+
+def _require_all(path: Path, found: int) -> None:
+    """Refuse a folder that `embed` has not filled yet: other rows would be taken for all."""
+    about = read_json(path / SHARDS)
+    n, rows = (about.get(key) if isinstance(about, dict) else None for key in ("n", "rows"))
+    if type(n) is not int or type(rows) is not int or rows < 1:
+        raise InputError(f"`{SHARDS}` is damaged: it needs the numbers `n` and `rows`.")
+    count = -(-n // rows)
+    need(
+        found == count,
+        lambda: (
+            f"`{path}` holds {found} of the {count} shards of {n} rows. The call of `embed` that "
+            "began it goes on with those that are missing."
+        ),
+    )
 
 
 def _npy(path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import numpy as np
 import torch
 
+from chiaroscuro.artifacts.file_kinds import SHARDS
 from chiaroscuro.artifacts.files import read_json
 from chiaroscuro.artifacts.pieces import release
 from chiaroscuro.data import Dataset, open_data
@@ -36,7 +37,6 @@ __all__ = ["embed_shards"]
 ROWS = 65_536
 """Of a shard: 32 MB at 128 dimensions."""
 
-MANIFEST = "shards.json"
 FORMAT = 1
 _KNOWN = ("labels", "coarse_labels", "factors", "split")
 Columns = dict[str, np.ndarray]
@@ -58,8 +58,8 @@ def embed_shards(
 
     A shard holds `h`, `z` where there is a projector, `ids`, and the labels, factors and split that
     the data have. `part-000003.npz` is rows 3 * rows to 4 * rows, as `Embeddings.load` reads them;
-    a parquet shard has the same columns. `diagnose` takes the folder. Under `torchrun` each rank
-    writes every world-th shard; shards that are there already are kept.
+    a parquet shard has the same columns. `diagnose` takes the folder once all are there. Under
+    `torchrun` each rank writes every world-th shard; shards that are there already are kept.
 
     Args:
         run: a run, its folder, or an `OpenRun`.
@@ -133,7 +133,7 @@ def _about(run: OpenRun, data: Any, n: int, rows: int, kind: str, side: int) -> 
 
 def _begin(folder: Path, about: dict[str, Any]) -> None:
     """Make the folder, or find that it was begun by the same call."""
-    manifest = folder / MANIFEST
+    manifest = folder / SHARDS
     if manifest.is_file():
         then = read_json(manifest)
         need(isinstance(then, dict), lambda: f"`{manifest}` is damaged: it is no object.")
@@ -163,6 +163,10 @@ def _shard(embedded: Callable[[range], Any], data: Dataset, number: int, rows: i
     columns |= {name: some.column(name) for name in _KNOWN if name in some.columns}
     ids = some.ids
     columns["ids"] = ids if ids.dtype.kind in "iuU" else ids.astype(str)
+    if "labels" in columns and data.class_names:
+        columns["class_names"] = np.array(data.class_names)
+    if "factors" in columns and data.factor_names:
+        columns["factor_names"] = np.array(data.factor_names)
     return columns
 
 
@@ -187,10 +191,20 @@ def _write_parquet(columns: Columns, path: Path) -> None:
 
 
 def _arrow(columns: Columns) -> Any:
-    """Columns as a table of arrow: a matrix is a column of lists of one length."""
+    """Columns as a table of arrow: a matrix is a column of lists of one length.
+
+    Names of classes and factors are in columns, as `Embeddings.to_parquet` writes them.
+    """
     arrow = bring("pyarrow", "Writing parquet", "parquet")
+    rows = dict(columns)
+    if "class_names" in rows:
+        names = np.append(rows.pop("class_names").astype(object), "")
+        rows["label_name"] = names[np.maximum(rows["labels"], -1)]
+    if "factor_names" in rows:
+        names, factors = rows.pop("factor_names"), rows.pop("factors")
+        rows |= {f"factor_{name}": factors[:, k] for k, name in enumerate(names)}
     made = {}
-    for name, values in columns.items():
+    for name, values in rows.items():
         flat = arrow.array(np.ascontiguousarray(values).reshape(-1))
         wide = values.ndim > 1
         made[name] = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1]) if wide else flat
