@@ -12,7 +12,7 @@ from chiaroscuro.cli import main
 from chiaroscuro.engine import read_settings, train
 from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.exporting import Preprocessing, export, load_pretrained, save_pretrained
-from chiaroscuro.exporting.graphs import as_program
+from chiaroscuro.exporting.graphs import as_program, to_onnx
 from chiaroscuro.exporting.libraries import for_timm, for_torchvision, for_transformers
 from chiaroscuro.models import MLP, Adapter, ResNet, SequenceTransformer, Table, ViT
 from chiaroscuro.views import SimCLR
@@ -258,6 +258,9 @@ def test_a_traced_network_takes_any_batch(name):
         x = model.example(n)
         x = torch.rand(x.shape) if x.is_floating_point() else x
         torch.testing.assert_close(program(x), model(x), **CLOSE)
+    if name == "sequence":
+        x = torch.tensor([[3, 4, 0], [7, 0, 0]])  # shorter than it was traced with, and padded
+        torch.testing.assert_close(program(x), model(x), **CLOSE)
     model.train()
 
 
@@ -291,6 +294,26 @@ def test_onnx_takes_any_batch_and_agrees_to_1e_5(which, request, tmp_path):
             right = encoder(x).numpy()
         assert np.abs(h - right).max() <= 1e-5 * np.abs(right).max()
     assert "Largest relative difference from torch" in (out / "README.md").read_text()
+
+
+@pytest.mark.extra("onnx", "transformers")
+def test_onnx_takes_texts_of_any_length(tmp_path):
+    import onnxruntime
+    from transformers import BertConfig, BertModel
+
+    sizes = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 1}
+    more = {"num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 20}
+    BertModel(BertConfig(**sizes, **more)).save_pretrained(tmp_path / "bert")
+    bert = cs.models.from_transformers(str(tmp_path / "bert")).eval()
+    for name, model in {"ours": NETWORKS["sequence"].eval(), "bert": bert}.items():
+        to_onnx(model, tmp_path / f"{name}.onnx")
+        session = onnxruntime.InferenceSession(str(tmp_path / f"{name}.onnx"))
+        for tokens in ([[5, 3, 0], [8, 0, 0], [1, 2, 3]], [[4, 7, 2, 5, 0]]):
+            x = torch.tensor(tokens)
+            (h,) = session.run(None, {"x": x.numpy()})
+            with torch.no_grad():
+                np.testing.assert_allclose(h, model(x).numpy(), **CLOSE)
+    NETWORKS["sequence"].train()
 
 
 # ---- the other libraries ----

@@ -36,21 +36,25 @@ class _OneInput(nn.Module):
 
 
 def as_program(encoder: Model, size: int | None = None) -> torch.export.ExportedProgram:
-    """Trace a copy of an encoder in evaluation mode for a batch of any size.
+    """Trace a copy of an encoder in evaluation mode for a batch of any size, and texts of any
+    length that it takes.
 
     Args:
         encoder: left as it is.
         size: side of its images in pixels; None is that of `encoder.example()`.
     """
     traced = copy.deepcopy(encoder).eval()
-    x, n = _samples(traced, 2, size), torch.export.Dim("n", min=1)
+    x = _samples(traced, 2, size)
+    shape: dict[int, Any] = {0: torch.export.Dim("n", min=1)}
+    if _is_tokens(x):
+        shape[1] = torch.export.Dim.DYNAMIC
     with torch.no_grad():
         for tensor in (*traced.parameters(), *traced.buffers()):
             # a file holds whole tensors in the usual order, not parts of a larger one
             tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
         module = _OneInput(traced) if isinstance(traced, Adapter) else traced
         try:
-            return torch.export.export(module, (x,), dynamic_shapes=({0: n},))
+            return torch.export.export(module, (x,), dynamic_shapes=(shape,))
         except (RuntimeError, ValueError) as error:
             reason = next((line for line in str(error).splitlines() if line.strip()), "no reason")
             raise ChiaroError(
@@ -120,6 +124,8 @@ def _compared(encoder: Model, other: Any, what: str, size: int | None) -> float:
     try:
         for n in (1, 2, 5):
             x = _samples(encoder, n, size)
+            if _is_tokens(x) and n == 1:  # shorter than traced
+                x = x[:, : x.shape[1] // 2 + 1]
             with torch.no_grad():
                 h, theirs = encoder(x), other(x)
             scale = float(h.abs().max().clamp(min=1e-12))
@@ -136,8 +142,17 @@ def _compared(encoder: Model, other: Any, what: str, size: int | None) -> float:
 
 def _samples(encoder: Model, n: int, size: int | None) -> Tensor:
     """Samples of the shape that the encoder is given, no two alike where they are numbers."""
-    x = encoder.example(n)
+    x, generator = encoder.example(n), torch.Generator().manual_seed(0)
+    vocabulary = getattr(encoder, "n_tokens", 0) or getattr(encoder, "own_vocabulary", 0)
+    if _is_tokens(x) and vocabulary:
+        drawn = torch.randint(vocabulary, x.shape, generator=generator)
+        drawn[:, 0] = x[:, 0]  # no row is all padding
+        return drawn
     if not x.is_floating_point():
         return x
     shape = (*x.shape[:2], size, size) if size is not None and x.ndim == 4 else x.shape
-    return torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    return torch.rand(shape, generator=generator)
+
+
+def _is_tokens(x: Tensor) -> bool:
+    return x.ndim == 2 and not x.is_floating_point()

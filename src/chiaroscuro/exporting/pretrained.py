@@ -49,7 +49,7 @@ _TOKENIZER = (
 _PROGRAM = 'import torch\n\nmodel = torch.export.load("DIR/model.pt2").module()\nh = model(x)'
 _ONNX = (
     'import onnxruntime\n\nsession = onnxruntime.InferenceSession("DIR/model.onnx")\n'
-    '(h,) = session.run(None, {"x": images})'
+    '(h,) = session.run(None, {"x": x})'
 )
 
 
@@ -182,6 +182,8 @@ def export(
     elif to == "onnx":
         worst = to_onnx(subject.encoder, folder / "model.onnx", prepare.size)
         _write_json(folder / "config.json", {"library": "onnx", **_config(subject)})
+        if subject.tokenizer is not None:
+            _write_tokenizer(subject.tokenizer, folder / "tokenizer")
         usage, notes = _ONNX, f"Largest relative difference from torch: {worst:.1e}."
     else:
         if _is_own(subject.encoder):  # no text builds it again: the graph stands alone
