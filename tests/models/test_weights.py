@@ -163,6 +163,33 @@ def test_positions_are_interpolated_to_another_size(pool):
     assert larger(torch.zeros(2, 3, 32, 32)).shape == (2, 12)
 
 
+def test_positions_of_a_class_token_are_left_out_in_part():
+    trained, fresh = tiny(1), tiny(size=32, pool="mean")
+    with pytest.raises(InputError, match=r"1 left over \(`cls_token`\), 1 of another shape"):
+        load_weights(fresh, trained.state_dict())
+    match = load_weights(fresh, trained.state_dict(), partial=True)
+    assert (match.left_over, match.other_shape, match.resized) == (
+        ("cls_token",),
+        (),
+        ("pos_embed",),
+    )
+    right = tiny(size=32)
+    load_weights(right, trained.state_dict())
+    assert torch.equal(fresh.pos_embed, right.pos_embed[:, 1:])
+    again = tiny()  # with a class token on both sides nothing changes in part
+    load_weights(again, trained.state_dict(), partial=True)
+    assert torch.equal(again.pos_embed, trained.pos_embed)
+    larger = tiny(size=32)
+    load_weights(larger, trained.state_dict(), partial=True)
+    assert torch.equal(larger.pos_embed, right.pos_embed)
+
+
+def test_a_pickled_module_is_named_and_refused(tmp_path):
+    torch.save(nn.Linear(2, 2), tmp_path / "whole.pt")
+    with pytest.raises(InputError, match=r"it holds a `torch\.nn\.modules\.linear\.Linear`\. Save"):
+        load_weights(nn.Linear(2, 2), tmp_path / "whole.pt")
+
+
 def test_a_linear_field_of_positions_stays_one():
     """Away from the border, bicubic interpolation reproduces a + b row + c column exactly."""
     field = torch.arange(8.0)[:, None] + 10 * torch.arange(8.0)[None, :]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import struct
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -57,9 +58,11 @@ def load_foreign(path: str | os.PathLike) -> dict[str, Tensor]:
             return _without_prefix(load_file(path))
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
+        named = re.search(r"GLOBAL ([\w.]+)", str(error))
+        reason = f"it holds a `{named[1]}`." if named else _line(error)
         raise InputError(
             f"`{path.name}` ({size:,} bytes) is not a file of plain tensors, and nothing else is "
-            f"read, for it could run code: {_line(error)} Save its `state_dict()` again."
+            f"read, for it could run code: {reason} Save its `state_dict()` again."
         ) from None
     except _DAMAGE as error:
         raise ChiaroError(

@@ -107,7 +107,8 @@ def load_weights(
         weights: a file that `load_foreign` reads, or tensors by name.
         partial: take what fits and leave the rest as it was initialised. The first convolution is
             then adapted to another number of channels: summed for one channel, else repeated and
-            scaled so that its response keeps its size.
+            scaled so that its response keeps its size. Positions of a class token are left out
+            where the network has none.
         prefix: in front of the names; None finds it.
 
     Example:
@@ -250,20 +251,25 @@ def _fitted(name: str, tensor: Tensor, like: Tensor, partial: bool, first: bool)
     if tensor.shape == like.shape:
         return tensor
     if name.rpartition(".")[2] in _POSITIONS:
-        return _positions(tensor, like.shape)
+        return _positions(tensor, like.shape, partial)
     if partial and first:
         return _channels(tensor, like.shape)
     return None
 
 
-def _positions(tensor: Tensor, shape: torch.Size) -> Tensor | None:
-    """Positional embeddings of a square grid, and of at most two tokens in front, resampled."""
+def _positions(tensor: Tensor, shape: torch.Size, partial: bool) -> Tensor | None:
+    """Positional embeddings of a square grid, and of at most two tokens in front, resampled; in
+    part, those of the grid alone.
+    """
     if tensor.ndim != 3 or len(shape) != 3 or tensor.shape[::2] != shape[::2]:
         return None
     for front in (0, 1, 2):
+        kept = front
         old, new = math.isqrt(tensor.shape[1] - front), math.isqrt(shape[1] - front)
-        if old**2 + front == tensor.shape[1] and new**2 + front == shape[1] and old and new:
-            return resampled(tensor, (new, new), front)
+        if partial and math.isqrt(shape[1]) ** 2 == shape[1]:  # a network without such tokens
+            kept, new = 0, math.isqrt(shape[1])
+        if old**2 + front == tensor.shape[1] and new**2 + kept == shape[1] and old and new:
+            return resampled(tensor[:, front - kept :], (new, new), kept)
     return None
 
 
