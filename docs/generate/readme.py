@@ -24,7 +24,7 @@ PROGRESS = re.compile(r"^epoch \d+, step ")
 WIDTH = 100
 SLOW = ("measuring ", "scanning ")
 """How lines begin that a diagnosis prints only where it takes long."""
-MORE = "It could tell more"
+MORE = "With more input, it could say"
 """What a diagnosis could say of richer files: left out of the README."""
 
 

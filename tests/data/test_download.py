@@ -253,7 +253,7 @@ def test_progress_without_a_terminal_is_plain_lines(server, tmp_path, cifar, cap
 
 
 def test_unknown_names_are_listed(tmp_path):
-    with pytest.raises(InputError, match="these can: cifar10, cifar100, tiny_imagenet, mnist"):
+    with pytest.raises(InputError, match="these are: cifar10, cifar100, tiny_imagenet, mnist"):
         get("imagenet", tmp_path)
 
 

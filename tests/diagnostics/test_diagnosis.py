@@ -289,3 +289,16 @@ def test_monitor_is_the_diagnostics_and_takes_tensors_with_gradient():
     assert found["effective_rank"] == diagnostics.effective_rank(z.detach())
     assert found["alignment"] == diagnostics.alignment(z.detach(), z.detach() + 0.1)
     assert all(isinstance(value, float) for value in found.values())
+
+
+def test_a_table_of_two_spaces_fits_eighty_columns():
+    """No number is broken or cut on the narrowest terminal in use; long names wrap instead."""
+    rng = np.random.default_rng(0)
+    h, noise = rng.normal(size=(300, 128)), lambda: 0.1 * rng.normal(size=(300, 128))
+    z = h[:, :64]
+    views = {"h1": h + noise(), "h2": h + noise(), "z1": z, "z2": z + noise()[:, :64]}
+    shown = text(diagnose(cs.Embeddings(h=h, z=z, labels=np.arange(300) % 5, **views)), 80)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert ["h", "shuffled", "z", "shuffled"] in [line.split() for line in shown.splitlines()]
+    assert "120 of 128" in shown
+    assert "…" not in shown.partition("Rows worth a look")[0]

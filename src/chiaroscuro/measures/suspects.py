@@ -72,7 +72,7 @@ def label_errors(near: Neighbours, labels: np.ndarray) -> Listed:
     listed = np.flatnonzero(best >= 0)
     listed = listed[np.lexsort((listed, -share[listed], own[listed]))]
     return Listed(
-        "are labelled otherwise than their nearest rows: likely label errors",
+        "have another label than their nearest rows, so it may be wrong",
         listed,
         {
             "score": own[listed],

@@ -76,7 +76,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
         severity=severity,
         evidence=(
             f"a positive is nearer than {100 * nearer:.1f} % of the other samples (50 % is chance);"
-            f" about {strangers:.0%} of the pairs are strangers to each other; of the {lost:.1%} "
+            f" about {strangers:.0%} of the pairs do not belong together; of the {lost:.1%} "
             f"of rows that lost their partner, {elsewhere:.0%} have a row of the other side nearer "
             "than any of their own (50 % where there is no partner)"
             + (

@@ -103,7 +103,7 @@ def hardly_trained(facts: Facts) -> Finding | None:
             f"after {steps} steps a positive is nearer than {100 * nearer:.1f} % of the other "
             "samples (50 % is chance)"
         ),
-        cause="training has hardly begun; what else is found may be its beginning",
+        cause="training has hardly begun; other findings may go away with more steps",
         advice="train longer, at a learning rate at which the loss falls, before judging anything "
         "else",
         settings={"epochs": more},

@@ -89,7 +89,7 @@ def _noise(out: Measured, rows: Rows) -> dict[str, Any]:
     if len(suspects):
         named = votes.argmax(axis=1)[wrong & sure]
         out.lists["suspects"] = Listed(
-            "have a label that neighbours which agree do not name",
+            "have neighbours that agree on another label",
             rows.ids[suspects],
             {"label": y[suspects], "named": named},
         )

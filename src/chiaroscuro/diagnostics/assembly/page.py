@@ -79,7 +79,7 @@ def page(diagnosis: Diagnosis, out: TextIO | None = None, width: int | None = No
         console.print(Padding(_finding(number, one), (0, 2)))
     for title, lines in (
         ("Rows worth a look", _lists(diagnosis)),
-        ("Economy", _economy(diagnosis)),
+        ("Smaller embeddings", _economy(diagnosis)),
         ("Against the earlier embeddings", _drift(diagnosis)),
     ):
         if lines:
@@ -88,7 +88,7 @@ def page(diagnosis: Diagnosis, out: TextIO | None = None, width: int | None = No
                 console.print(Padding(Text(words), (0, 2)))
     console.print(_sampling(diagnosis), style="dim")
     if diagnosis.could_tell:
-        console.print(Text("\nIt could tell more", style="bold"))
+        console.print(Text("\nWith more input, it could say", style="bold"))
         for sentence in diagnosis.could_tell:
             console.print(Padding(Text(sentence), (0, 2)), style="dim")
 
@@ -113,11 +113,11 @@ def _worst(diagnosis: Diagnosis) -> str | None:
 
 def _measures(diagnosis: Diagnosis) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="dim")
-    table.add_column("", no_wrap=True)
+    table.add_column("")  # wraps on a narrow terminal: numbers do not
     spaces = list(diagnosis.spectra)
     for space in spaces:
-        table.add_column(space, justify="right")
-        table.add_column("shuffled", justify="right", style="dim")
+        table.add_column(space, justify="right", no_wrap=True)
+        table.add_column("shuffled", justify="right", style="dim", no_wrap=True)
     computed = [name for name, one in CATALOGUE.items() if one.of and name not in _ALONE]
     for key in (*computed, *_BESIDE):
         name = CATALOGUE[key].label

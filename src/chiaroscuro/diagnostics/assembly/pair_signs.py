@@ -139,7 +139,7 @@ def _mispaired(out: Measured, pairs: Pairs, ids: np.ndarray) -> None:
         }
     order = np.flatnonzero(lost)[np.argsort(-ahead[0][lost], kind="stable")]
     out.lists["mispaired"] = Listed(
-        "are farther from their partner than a tenth of the strangers is",
+        "are farther from their partner than from a tenth of the other rows",
         ids[order],
         {"nearest": ids[best[order]], "strangers_nearer": ahead[0][order]},
         pointers=("nearest",),
