@@ -276,8 +276,8 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
         (a, b), g, wants = ctx.saved_tensors, grads[0], ctx.needs_input_grad
         return (
-            product(g, b.mT) if wants[0] else None,
-            product(g.mT, a.mT) if wants[1] else None,
+            _laid_out(g, b.mT, a) if wants[0] else None,
+            _laid_out(g.mT, a.mT, b) if wants[1] else None,
         )
 
     @staticmethod
@@ -286,6 +286,11 @@ class _Product(torch.autograd.Function):
         moved = [product(a, db)] if db is not None else []
         moved += [product(da, b)] if da is not None else []
         return sum(moved[1:], moved[0])
+
+
+def _laid_out(a: Tensor, b: Tensor, like: Tensor) -> Tensor:
+    """a b^T in the memory order of what it is the gradient of: no copy is made of it then."""
+    return product(b, a).mT if like.mT.is_contiguous() else product(a, b)
 
 
 @torch.library.custom_op("chiaroscuro::product", mutates_args=())

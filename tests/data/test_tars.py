@@ -426,3 +426,12 @@ def test_links_of_a_folder_of_archives_do_not_lead_out(tmp_path):
     with pytest.raises(InputError, match=r"1 of 3 files by links that lead out.*`b\.tar`"):
         read_tar(tmp_path / "in")
     assert len(read_tar(tmp_path / "in" / "*.tar")) == 3
+
+
+def test_what_lies_beside_archives_is_no_archive(tmp_path):
+    """An index of another tool, and what macOS and Spark write beside each file."""
+    write(tmp_path / "a.tar", [("0.png", png(0))])
+    for name in ("a.tar.idx", "._a.tar", ".a.tar.crc"):
+        (tmp_path / name).write_bytes(b"0 1 2")
+    assert len(read_tar(tmp_path)) == 1
+    assert [shard.name for shard in shards(tmp_path)] == ["a.tar"]

@@ -89,7 +89,8 @@ def damage(name: str) -> Iterator[None]:
 
 def read_folder(path: Path) -> dict[str, Any]:
     """Shards of one kind, joined in the order of their names."""
-    files = sorted(p for p in path.iterdir() if p.suffix.lower() in KINDS and p.is_file())
+    shown = (p for p in path.iterdir() if not p.name.startswith("."))
+    files = sorted(p for p in shown if p.suffix.lower() in KINDS and p.is_file())
     counts = {kind: sum(p.suffix.lower() == kind for p in files) for kind in KINDS}
     kinds = [kind for kind, count in counts.items() if count]
     need(

@@ -70,7 +70,7 @@ def shards(spec: str | Path, ending: str = ".tar") -> list[Shard]:
         ['a-08.tar', 'a-09.tar', 'a-10.tar']
     """
     if not _URL.match(str(spec)) and Path(spec).is_dir():
-        inside = sorted(Path(spec).glob(f"*{ending}*"))
+        inside = sorted(path for path in Path(spec).iterdir() if _is_shard(path.name, ending))
         need(bool(inside), lambda: f"`{spec}` holds no `{ending}`.")
         home = os.path.realpath(spec)
         out = [path for path in inside if not os.path.realpath(path).startswith(home + os.sep)]
@@ -97,6 +97,12 @@ def shards(spec: str | Path, ending: str = ".tar") -> list[Shard]:
         names = sorted(path for name in names for path in _matches(name))
         need(bool(names), lambda: f"`{spec}` matches no file.")
     return [Shard(name) for name in names]
+
+
+def _is_shard(name: str, ending: str) -> bool:
+    """Return whether a file is one of a folder's shards, and not an index or a checksum of one."""
+    packed = ("", ".gz", ".bz2", ".xz")
+    return not name.startswith(".") and name.endswith(tuple(ending + more for more in packed))
 
 
 def ask_together(parts: Sequence[Shard]) -> None:
