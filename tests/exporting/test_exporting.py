@@ -139,7 +139,8 @@ def test_both_encoders_of_images_with_texts_leave(tmp_path):
     rng = np.random.default_rng(0)
     texts = [f"thing {at}" for at in range(16)]
     images = rng.integers(0, 256, (16, 8, 8, 3), dtype=np.uint8)
-    np.savez(tmp_path / "p.npz", images=images, texts=texts, split=np.repeat([0, 1], 8))
+    known = {"labels": np.arange(16) % 2, "split": np.repeat([0, 1], 8)}
+    np.savez(tmp_path / "p.npz", images=images, texts=texts, **known)
     sets = [
         f"data.source={tmp_path / 'p.npz'}", "views.first=SimCLR(size=8)", "epochs=1", "batch=4",
         "network.encoder=ResNet(depth=9, width=0.125)", "schedule.warmup=0",
@@ -159,6 +160,8 @@ def test_both_encoders_of_images_with_texts_leave(tmp_path):
     assert "| the network before training (control) |" in card
     with pytest.raises(InputError, match=r"a side from 0 to 1, for `run` has 2 .*; received 2"):
         export(run, "torch", tmp_path / "third", side=2)
+    assert "raw input (control)" in card
+    assert "raw input (control)" not in (tmp_path / "texts" / "README.md").read_text()
     call = ["export", str(run.folder), "--to", "torch", "--out", str(tmp_path / "again")]
     assert main([*call, "--side", "1", "--no-evaluation"]) == 0
     one, two = (load_file(tmp_path / p / "model.safetensors") for p in ("texts", "again"))

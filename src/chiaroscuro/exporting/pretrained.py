@@ -42,9 +42,9 @@ _LIBRARIES: dict[str, Callable[[Model, Preprocessing], Files]] = {
 }
 _USAGE = 'import chiaroscuro as cs\n\nmodel = cs.load_pretrained("DIR")\nh = model.embed(data).h'
 _TOKENIZER = (
-    'from transformers import AutoTokenizer\n\ntokenizer = AutoTokenizer.from_pretrained("DIR")\n'
+    '{imports}, AutoTokenizer\n\ntokenizer = AutoTokenizer.from_pretrained("DIR")\n'
     "inputs = tokenizer(\n    texts, padding=True, truncation=True, max_length={length}, "
-    'return_tensors="pt"\n)\n'
+    'return_tensors="pt"\n)\n{model}'
 )
 _PROGRAM = 'import torch\n\nmodel = torch.export.load("DIR/model.pt2").module()\nh = model(x)'
 _ONNX = (
@@ -178,7 +178,9 @@ def export(
         usage = files.usage
         if subject.tokenizer is not None:
             _write_tokenizer(subject.tokenizer, folder)
-            usage = _TOKENIZER.format(length=subject.tokenizer.length) + usage
+            imports, _, model = usage.partition("\n\n")
+            length = subject.tokenizer.length
+            usage = _TOKENIZER.format(imports=imports, length=length, model=model)
     elif to == "onnx":
         worst = to_onnx(subject.encoder, folder / "model.onnx", prepare.size)
         _write_json(folder / "config.json", {"library": "onnx", **_config(subject)})
@@ -428,7 +430,10 @@ def _evaluated(opened: OpenRun, side: int) -> Mapping[str, Any] | str:
     if made is not None:
         return made
     try:
-        return evaluate(embed(opened, side=side), probes=["ridge"])
+        made = evaluate(embed(opened, side=side), probes=["ridge"])
+        if side:  # the raw input of the other side is none of its controls
+            made["results"].pop("input")
+        return made
     except InputError as error:  # no labels, no split, or data that are not here: said in the card
         return str(error)
 
