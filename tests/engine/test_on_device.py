@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from chiaroscuro.data import Dataset
-from chiaroscuro.engine import fitting, read_settings, train, view_batches
+from chiaroscuro.engine import fitting, read_settings, stream, train, view_batches
 from chiaroscuro.engine.crops import Crops, views_of
 from chiaroscuro.engine.stream import _Parcel
 from chiaroscuro.views import Jitter, MultiCrop, SimCLR, Unfinished
@@ -108,3 +108,19 @@ def test_everything_in_a_batch_is_pinned_and_crops_stay_crops():
     assert x2[0].pinned
     assert x2[1]["a"].pinned
     assert y is None
+
+
+def test_memory_is_pinned_for_the_device_that_is_trained_on(monkeypatch):
+    """Not for one that is merely there, and not for MPS, which has no such memory."""
+    seen = []
+
+    def loader(*arguments, pin_memory, **more):
+        seen.append(pin_memory)
+        return []
+
+    monkeypatch.setattr(stream, "DataLoader", loader)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    steps = view_batches(np.eye(48, dtype=np.float32), Jitter(noise=0.1), batch=16)
+    for kind in ("cuda", "cpu", "mps"):
+        list(steps.for_device(torch.device(kind)).stream(0, 1, workers=1))
+    assert seen == [True, False, False]

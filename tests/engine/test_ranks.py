@@ -390,3 +390,6 @@ def test_settings_of_the_cpu_ask_for_no_accelerator(monkeypatch):
         pass
     with distributed.joined_ranks("cpu"):
         assert asked == ["gloo"]
+    one = pytest.raises(InputError, match=r"2 ranks takes a device of its own; received `cuda:0`")
+    with one, distributed.joined_ranks("cuda:0"):
+        pass

@@ -1096,6 +1096,13 @@ def joined_ranks(device: str = "auto") -> Iterator[None]:
     if world == 1 or not dist.is_available() or dist.is_initialized():
         yield
         return
+    need(
+        ":" not in device,
+        lambda: (
+            f"Each of {world} ranks takes a device of its own; received `{device}` for all. Take "
+            f"`{device.partition(':')[0]}`, and choose among devices by `CUDA_VISIBLE_DEVICES`."
+        ),
+    )
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     kind = None if accelerator is None or device == "cpu" else accelerator.type
     if kind is not None and backends(kind) != "gloo":

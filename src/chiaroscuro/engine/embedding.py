@@ -24,7 +24,7 @@ from chiaroscuro.engine.opening import OpenRun, open_run
 from chiaroscuro.engine.records import between, one_of
 from chiaroscuro.engine.settings import ViewSettings
 from chiaroscuro.engine.state import device_of
-from chiaroscuro.engine.stream import prefetched
+from chiaroscuro.engine.stream import copies_pinned, prefetched
 from chiaroscuro.errors import need
 from chiaroscuro.views import LabelledContext, View
 
@@ -272,7 +272,7 @@ def embedder(
     def embedded(batches: range) -> Iterator[tuple[Tensor, Tensor | None]]:
         workers = 0 if passing is None else passing.workers
         stream = (
-            prefetched(samples, batches, workers, 0.0)
+            prefetched(samples, batches, workers, 0.0, copies_pinned(device))
             if workers
             else map(samples.__getitem__, batches)
         )

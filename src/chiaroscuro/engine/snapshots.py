@@ -21,7 +21,7 @@ from chiaroscuro.engine.fitting import Callback, Moment
 from chiaroscuro.engine.networks import Networks
 from chiaroscuro.engine.opening import OpenRun
 from chiaroscuro.engine.state import device_of
-from chiaroscuro.engine.stream import prefetched
+from chiaroscuro.engine.stream import copies_pinned, prefetched
 from chiaroscuro.errors import ChiaroError, need
 
 __all__ = ["FRAMES", "pairs_of", "snapshots", "two_views"]
@@ -117,7 +117,9 @@ def two_views(
     drawn, numbers = _Drawn(pairs), mine or range(1)
     workers = 0 if passing is None else passing.workers
     stream = (
-        prefetched(drawn, numbers, workers, 0.0) if workers else map(drawn.__getitem__, numbers)
+        prefetched(drawn, numbers, workers, 0.0, copies_pinned(device))
+        if workers
+        else map(drawn.__getitem__, numbers)
     )
     parts: dict[str, list[Tensor]] = {name: [] for name in ("h1", "h2", "z1", "z2")}
     networks.to(device)

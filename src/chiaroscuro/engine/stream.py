@@ -31,7 +31,15 @@ from chiaroscuro.engine.crops import Crops, Triples, views_of
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.errors import ChiaroError, InputError, need
 
-__all__ = ["Iterated", "PairBatch", "Steps", "prefetched", "view_batches", "watched_workers"]
+__all__ = [
+    "Iterated",
+    "PairBatch",
+    "Steps",
+    "copies_pinned",
+    "prefetched",
+    "view_batches",
+    "watched_workers",
+]
 
 PairBatch = tuple[Any, Any, Tensor | None]
 """Two views of the same samples (the second may be `Crops` or `Triples`), and labels where the
@@ -59,6 +67,8 @@ class Steps(TorchDataset):
     world: int = 1
     unfinished: bool = False
     """Whether batches are images in uint8 and the recipes of their views, for a device."""
+    pinned: bool = False
+    """Whether workers leave batches where a device copies them from by itself."""
 
     @classmethod
     def of(
@@ -110,7 +120,7 @@ class Steps(TorchDataset):
     def for_device(self, device: torch.device) -> Steps:
         """Return the same, of which an accelerator makes the views itself, where it can."""
         wait = device.type != "cpu" and self.pairs.can_wait()
-        return dataclasses.replace(self, unfinished=wait)
+        return dataclasses.replace(self, unfinished=wait, pinned=copies_pinned(device))
 
     def in_lanes(self, lanes: int) -> Steps:
         """Return the same, read from so many places of storage at a time, where it has blocks.
@@ -173,7 +183,7 @@ class Steps(TorchDataset):
         if workers == 0:
             yield from map(self.__getitem__, steps)
         else:
-            yield from prefetched(self, steps, workers, timeout)
+            yield from prefetched(self, steps, workers, timeout, self.pinned)
 
 
 def _is_finite(x: Any) -> bool:
@@ -408,7 +418,7 @@ def _as_pair(came: Any, step: int) -> PairBatch:
 
 
 def prefetched(
-    batches: TorchDataset, steps: range, workers: int, timeout: float
+    batches: TorchDataset, steps: range, workers: int, timeout: float, pinned: bool = False
 ) -> Generator[Any, None, None]:
     """Yield `batches[step]` in order, made by worker processes.
 
@@ -419,6 +429,7 @@ def prefetched(
         steps: which of them.
         workers: processes, 1 or more.
         timeout: seconds to wait for a batch; 0 waits for ever.
+        pinned: whether to leave batches in pinned memory, see `copies_pinned`.
     """
     with warnings.catch_warnings():
         # more workers than cores is slow, not wrong
@@ -436,8 +447,7 @@ def prefetched(
             generator=torch.Generator(),
             # what was opened is shared, not copied
             multiprocessing_context="fork" if sys.platform == "linux" else None,
-            # an accelerator copies from such memory by itself, while the host goes on
-            pin_memory=torch.accelerator.is_available(),
+            pin_memory=pinned,
         )
     iterator = iter(loader)
     try:
@@ -450,6 +460,11 @@ def prefetched(
     finally:
         _wake(getattr(iterator, "_workers", ()))
         del iterator  # ends the workers now: the traceback of an error would keep them
+
+
+def copies_pinned(device: torch.device) -> bool:
+    """Return whether a device copies from pinned memory by itself, while the host goes on."""
+    return device.type not in ("cpu", "mps")
 
 
 def _wake(workers: Iterable[Any]) -> None:
