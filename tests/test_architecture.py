@@ -51,6 +51,7 @@ ALLOWED: dict[str, set[str] | None] = {
     "labs": {DOOR},
     "demo": {DOOR},
     "cli": EVERYTHING,
+    "__main__": EVERYTHING,
     "__init__": EVERYTHING,
 }
 TORCH_FREE = {

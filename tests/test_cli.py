@@ -467,3 +467,9 @@ def test_a_broken_bibliography_is_a_sentence(monkeypatch, tmp_path):
 )
 def test_keys_are_read_from_the_references_section(doc, found):
     assert keys(doc) == found
+
+
+def test_the_package_is_the_command(tmp_path):
+    words = [sys.executable, "-m", "chiaroscuro", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout.split()[0]) == (0, "chiaro")

@@ -102,6 +102,24 @@ def test_one_accuracy_is_told(opened, tmp_path):
     assert two.errors == []
 
 
+def test_search_across_pairs_is_shown(opened, tmp_path):
+    made = make_run(tmp_path / "run", n=60, epochs=1)
+    ways = {
+        "image_to_text": {"recall_1": 0.25, "median_rank": 4.0, "chance": {"recall_1": 0.02}},
+        "text_to_image": {"recall_1": 0.75, "median_rank": 2.0, "chance": {"recall_1": 0.02}},
+    }
+    results = {"projector": {"d": 6, "retrieval": ways}, "untrained": {"retrieval": "none"}, "x": 1}
+    made.folder.joinpath("evaluation.json").write_text(json.dumps({"results": results}))
+    one = opened(report(made, tmp_path / "a.html").as_uri())
+    lines = [" ".join(line.split()) for line in text(one, "#verdict .heat").splitlines()]
+    assert lines == [
+        "partner is among the nearest chance projector",
+        "image to text, among 1 2 % 25 %",
+        "text to image, among 1 2 % 75 %",
+    ]
+    assert one.errors == []
+
+
 def test_labels_may_be_numbers_of_any_size(opened, tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 60)

@@ -8,6 +8,8 @@ _NAMES = {
     "linear": "accuracy of a ridge classifier",
     "linear_logistic": "accuracy of logistic regression",
     "linear_sgd": "accuracy of a linear classifier, by SGD",
+    "zero_shot": "zero-shot accuracy",
+    "zero_shot_balanced": "zero-shot accuracy, mean over the classes",
     "map": "mean average precision of search by label",
 }
 

@@ -281,11 +281,38 @@ def _evaluation(evaluation: Mapping[str, Any] | None) -> dict[str, Any] | None:
     trained = protocol.get("trained_on") if isinstance(protocol, Mapping) else None
     seen = trained.get("test_rows") if isinstance(trained, Mapping) else None
     keys = dict.fromkeys(key for one in results.values() for key in one)
+    searches = {
+        str(name): ways
+        for name, one in evaluation["results"].items()
+        if isinstance(one, Mapping) and (ways := _searches(one.get("retrieval")))
+    }
     return {
         "results": results,
         "names": {key: name for key in keys if (name := accuracy_name(key))},
+        "searches": searches,
         "test_rows_seen": seen if isinstance(seen, int) else None,
     }
+
+
+def _searches(record: Any) -> dict[str, dict[str, float]]:
+    """Return how often search finds the partner, by way (`image_to_text`).
+
+    What chance gives stands under the way and `, chance`.
+    """
+    if not isinstance(record, Mapping):
+        return {}
+    ways: dict[str, dict[str, float]] = {}
+    for way, one in record.items():
+        if isinstance(one, Mapping):
+            chance = one.get("chance")
+            shares = {way: one, f"{way}, chance": chance if isinstance(chance, Mapping) else {}}
+            for name, values in shares.items():
+                known = {
+                    k: v for k, v in values.items() if k.startswith("recall_") and is_number(v)
+                }
+                if known:
+                    ways[name] = known
+    return ways
 
 
 def _lab(lab: Lab) -> dict[str, Any]:

@@ -47,7 +47,7 @@ function lists(run, show) {
       el("td", {}, prose(one.says)), el("td", {}, run.samples ? [button, " ", said] : null));
   });
   const head = ["list", "rows", "what they have in common", ""].map((name) => el("th", { scope: "col" }, name));
-  return el("details.lists", {}, el("summary", {}, `Rows worth a look: ${lists.length} lists`),
+  return el("details.lists", {}, el("summary", {}, `Rows worth a look: ${lists.length} list${lists.length === 1 ? "" : "s"}`),
     scroller("Rows worth a look", el("table.plain", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows))));
 }
 
@@ -136,6 +136,23 @@ function accuracies(run) {
     heat(names.map((key) => run.evaluation.names[key]), called, cells, { corner: "features (dimensions)", name: "Accuracy beside two controls", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
 }
 
+// Search from image to text and back: the share of held-out pairs whose partner is among the nearest.
+function searches(run) {
+  const searches = run.evaluation?.searches ?? {};
+  const names = Object.keys(searches);
+  if (!names.length) return null;
+  const ways = [...new Set(names.flatMap((name) => Object.keys(searches[name])))].filter((way) => !way.endsWith(", chance"));
+  const sizes = [...new Set(names.flatMap((name) => ways.flatMap((way) => Object.keys(searches[name][way] ?? {}))))];
+  const first = names.find((name) => ways.some((way) => searches[name][`${way}, chance`]));
+  const rows = ways.flatMap((way) => sizes.map((size) => [way, size]));
+  const cells = rows.map(([way, size]) => [searches[first]?.[`${way}, chance`]?.[size] ?? null, ...names.map((name) => searches[name][way]?.[size] ?? null)]);
+  return panel("Search across the pair",
+    "How often the other side of a held-out pair is among the nearest: from image to text and back, beside chance and the untrained network.",
+    "radford2021clip",
+    heat(rows.map(([way, size]) => `${way.replaceAll("_", " ")}, among ${size.replace("recall_", "")}`), ["chance", ...names], cells,
+      { corner: "partner is among the nearest", name: "Search across the pair", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
+}
+
 // show(ids): the rows of a finding on the map; returns how many are there.
 export function verdictSection(run, show) {
   const { diagnosis } = run;
@@ -161,5 +178,5 @@ export function verdictSection(run, show) {
   const [state, words] = light(run);
   const sentence = el("div.light", { class: `light ${state}` }, el("span.lamp", { "aria-hidden": "true" }),
     el("div", {}, el("strong", {}, words), diagnosis ? el("p.verdict", {}, prose(plain(run, cards))) : null));
-  return section("verdict", "Verdict", sentence, cards, whose(run), ...body, lists(run, show), all, more, accuracies(run));
+  return section("verdict", "Verdict", sentence, cards, whose(run), ...body, lists(run, show), all, more, accuracies(run), searches(run));
 }
