@@ -191,7 +191,7 @@ def quantised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     return _with(a, h=low + step * np.round((np.clip(h, low, high) - low) / step))
 
 
-@ill("labels", "hubs common_offset", "knn", (0.005, 0.02, 0.06))
+@ill("labels", "hubs common_offset shrunk_rows", "knn", (0.005, 0.02, 0.06))
 def shrunk(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Some rows shrink towards a common offset, and are everyone's neighbours."""
     h = a["h"] - a["h"].mean(axis=0)

@@ -104,6 +104,13 @@ def zero_rows(a, draw):
     return {"h": a["h"] * (draw.random((400, 1)) > 0.1), "labels": a["labels"]}, Context()
 
 
+def shrunk_rows(a, draw):
+    """A tenth of the rows at the common mean, which is not at 0, with noise of their own."""
+    some = draw.random((400, 1)) < 0.1
+    h = np.where(some, 0.05 * draw.normal(size=a["h"].shape), a["h"] - a["h"].mean(axis=0))
+    return {"h": h + 1.0, "labels": a["labels"]}, Context()
+
+
 def outlier_rows(a, draw):
     far = (draw.random((400, 1)) < 0.08) * 40 * draw.normal(size=a["h"].shape)
     return {"h": a["h"] + far, "labels": a["labels"]}, Context()
@@ -275,6 +282,7 @@ PLANTED = (
     *(full_collapse, point_collapse, class_collapse, dimensional_collapse, dead_dimensions),
     *(common_offset, dominating_direction, uneven_dimensions, repeated_dimensions),
     *(coarse_quantisation, zero_rows, outlier_rows, mixed_normalisation, mixed_scales),
+    shrunk_rows,
     *(mixed_encoders, at_chance, below_raw_input, below_untrained, label_noise, split_shift),
     *(euclidean_neighbours, false_negatives, few_negatives, mispaired_views, strong_views),
     *(weak_views, modality_gap, side_scales, permuted_columns, duplicated_samples, hubs),

@@ -336,6 +336,17 @@ def test_neighbours_that_a_cure_leaves_alone_do_not_move():
     assert Rows(h).gain(np.random.default_rng(0).normal(size=h.shape)).gain > 0.8
 
 
+def test_rows_with_a_split_and_no_labels_are_dropped_and_compared_with_all():
+    h, _ = rows()
+    h[::10] = 0
+    split = np.arange(N) % 2
+    found = diagnose({"h": h, "split": split})
+    assert found.measures["cure_nonzero_of"] == "neighbours"
+    assert found.measures["cure_nonzero_n"] == N - N // 10
+    whole = diagnose({"h": h})
+    assert found.measures["cure_nonzero_gain"] == whole.measures["cure_nonzero_gain"]
+
+
 def test_recall_counts_partners_that_are_nearest():
     pairs = Pairs(np.eye(4), np.eye(4)[[0, 1, 3, 2]])
     assert pairs.base.tolist() == [1, 1, 0, 0]

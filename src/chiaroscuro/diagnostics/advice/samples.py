@@ -12,6 +12,7 @@ __all__ = [
     "mixed_normalisation",
     "mixed_scales",
     "outlier_rows",
+    "shrunk_rows",
     "zero_rows",
 ]
 
@@ -244,6 +245,34 @@ def mixed_encoders(facts: Facts) -> Finding | None:
         paper="lopezpaz2017twosample",
         strength=apart / 0.7,
         explains=("split_shift", "dimensional_collapse", *(ALL_APART if alone else ())),
+        cost=cost,
+    )
+
+
+def shrunk_rows(facts: Facts) -> Finding | None:
+    """Rows that lie at the common mean, far nearer to it than the others: their content is gone."""
+    count, n = facts.get("shrunk_rows", 0), facts.main("n", 1)
+    cost = facts.cost("shrunk")
+    severity = graded(cost)
+    if not count or not facts.contrastive or severity == "note":
+        return None  # as many as a few blanks change nothing
+    return Finding(
+        name="shrunk_rows",
+        severity=severity,
+        evidence=(
+            f"{count:,} of {n:,} rows ({100 * count / n:.3g} %) are less than a quarter as far "
+            f"from the mean of all as a typical row, half of these {facts['shrunk_factor']:.2g} "
+            "times as far or less"
+        ),
+        cause="samples that the encoder hardly sees (blanks, empty texts, a missing modality), or "
+        "rows that were averaged or scaled down after the mean was added",
+        advice="look at these rows, listed as `shrunk_rows`, and leave them out; subtracting the "
+        "mean restores their directions, if any are left",
+        line="r = np.linalg.norm(h - h.mean(axis=0), axis=1); h = h[r > np.median(r) / 4]",
+        expect="no row a quarter as far from the mean as the others",
+        paper="radovanovic2010hubs",
+        strength=1 + 100 * count / n,
+        explains=("hubs", "duplicated_samples", "mixed_scales", "mixed_normalisation"),
         cost=cost,
     )
 

@@ -177,7 +177,6 @@ class Rows:
 
     def _moved(self, after: np.ndarray, keep: np.ndarray | None, metric: str) -> Cost:
         """Without labels: which share of ten neighbours are others."""
-        asked = np.arange(len(self.x))
         before = self.near[0] if metric == self.metric else self.search(self.x, metric)[0]
         k = min(OVERLAP, before.ids.shape[1])
         if keep is None:
@@ -187,15 +186,15 @@ class Rows:
             own = np.flatnonzero(keep)
             if len(own) <= k + 1:
                 return Cost("neighbours", 1.0, 1.0, 0.0, 0.0, 0.0, len(own))
-            neighbours = nearest(after[own], k, metric)
-            asked = own
-            a, b = before.ids[own][:, :k], own[neighbours.ids]
+            if self.split is not None:  # of all rows, not of the test side alone
+                before = nearest(self.x, k, metric)
+            a, b = before.ids[own][:, :k], own[nearest(after[own], k, metric).ids]
         same = (a[:, :, None] == b[:, None, :]).any(axis=2).mean(axis=1)
         moved = 1 - same
-        error = float(moved.std()) / math.sqrt(len(asked))
+        error = float(moved.std()) / math.sqrt(len(moved))
         mean = float(moved.mean())
         low, high = mean - Z95 * error, mean + Z95 * error
-        return Cost("neighbours", 1.0, float(same.mean()), mean, low, high, len(asked))
+        return Cost("neighbours", 1.0, float(same.mean()), mean, low, high, len(moved))
 
 
 class Pairs:

@@ -12,6 +12,7 @@ from chiaroscuro.diagnostics.advice.finding import Cost
 from chiaroscuro.diagnostics.assembly.cures import Rows, note, paired
 from chiaroscuro.diagnostics.assembly.label_signs import label_signs, split_signs
 from chiaroscuro.measures import METRICS, Listed, nearest, unit, voted
+from chiaroscuro.measures.rows import pieces
 from chiaroscuro.measures.spectrum import spectrum
 from chiaroscuro.measures.sphere import lengths
 
@@ -50,6 +51,7 @@ def row_signs(out: Measured, embeddings: Embeddings, seed: int, metric: str = ME
     numbers |= _levels(rows)
     sizes = lengths(np.asarray(every))
     far = _norms(out, rows, sizes)
+    _shrunk(out, rows, np.asarray(every), far)
     _directions(out, rows, prefix, far)
     _columns(out, rows)
     _points(out, rows, far)
@@ -165,6 +167,35 @@ def _norms(out: Measured, rows: Rows, sizes: np.ndarray) -> np.ndarray:
             note(out, "trim", rows.gain(rows.x, keep=~mine))
     numbers |= _lengths(out, rows)
     return mine
+
+
+def _shrunk(out: Measured, rows: Rows, every: np.ndarray, far: np.ndarray) -> None:
+    """Rows far nearer to the mean of all than the others, which are no zero rows."""
+    live = ~far & rows.x.any(axis=1)
+    if live.sum() < LEAST:
+        return
+    middle = rows.x[live].mean(axis=0)
+    apart = np.empty(len(every))
+    for at, some in pieces(every):
+        apart[at] = np.where(some.any(axis=1), lengths(some - middle), np.inf)
+    logs = np.log(np.maximum(apart[rows.ids][live], 1e-300))
+    typical = float(np.median(logs))
+    deviation = 1.4826 * float(np.median(np.abs(logs - typical)))
+    limit = math.exp(typical - max(FAR, 4 * deviation))
+    shrunk = np.flatnonzero(apart < limit)
+    out.numbers["shrunk_rows"] = len(shrunk)
+    mine = apart[rows.ids] < limit
+    if not len(shrunk) or not mine.any():
+        return
+    share = apart[shrunk] / math.exp(typical)
+    out.numbers["shrunk_factor"] = float(np.median(share))
+    order = np.argsort(share, kind="stable")
+    out.lists["shrunk_rows"] = Listed(
+        "are less than a quarter as far from the mean as a typical row",
+        shrunk[order],
+        {"of_typical": share[order]},
+    )
+    note(out, "shrunk", rows.gain(rows.x, keep=~mine))
 
 
 def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
