@@ -12,7 +12,7 @@ from chiaroscuro.cli import main
 from chiaroscuro.engine import read_settings, train
 from chiaroscuro.errors import ChiaroError, InputError
 from chiaroscuro.exporting import Preprocessing, export, load_pretrained, save_pretrained
-from chiaroscuro.exporting.graphs import as_program, to_onnx
+from chiaroscuro.exporting.graphs import _compared, as_program, to_onnx
 from chiaroscuro.exporting.libraries import for_timm, for_torchvision, for_transformers
 from chiaroscuro.models import MLP, Adapter, ResNet, SequenceTransformer, Table, ViT
 from chiaroscuro.views import SimCLR
@@ -265,6 +265,25 @@ def test_a_traced_network_takes_any_batch(name):
         x = torch.tensor([[3, 4, 0], [7, 0, 0]])  # shorter than it was traced with, and padded
         torch.testing.assert_close(program(x), model(x), **CLOSE)
     model.train()
+
+
+class Cancelling(torch.nn.Module):
+    """Loses digits in single precision."""
+
+    def forward(self, x):
+        return (x + 1e4) - 1e4
+
+
+def test_a_graph_that_differs_by_more_than_rounding_is_refused():
+    example = torch.rand(1, 3)
+    sound = Adapter(torch.nn.Linear(3, 3), example=example)
+    with pytest.raises(ChiaroError, match=r"The file differs .* by 1\.0e-04 .* most 1e-05"):
+        _compared(sound, lambda x: sound(x) * (1 + 1e-4), "The file", None)
+    assert _compared(sound, lambda x: sound(x) * (1 + 1e-6), "The file", None) < 1e-5
+    cancelling = Adapter(Cancelling(), example=example)
+    assert 1e-4 < _compared(cancelling, lambda x: x, "The file", None) < 1e-3
+    with pytest.raises(ChiaroError, match=r"The file differs .* by 1\.\de-02 "):
+        _compared(cancelling, lambda x: x + 0.01, "The file", None)
 
 
 def test_the_command_writes_a_folder(vit, tmp_path, capsys):

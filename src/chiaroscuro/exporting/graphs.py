@@ -22,6 +22,8 @@ __all__ = ["TOLERANCE", "as_program", "to_onnx", "to_program"]
 
 TOLERANCE = 1e-5
 """Largest difference from torch, relative to the largest number of the output."""
+ROUNDINGS = 4
+"""Or so many times the difference of single from double precision, where that is more."""
 
 
 class _OneInput(nn.Module):
@@ -116,28 +118,37 @@ def to_onnx(encoder: Model, path: Path, size: int | None = None) -> float:
 
 
 def _compared(encoder: Model, other: Any, what: str, size: int | None) -> float:
-    """Return the largest relative difference over batches of 1, 2 and 5; refused above the
-    tolerance.
+    """Return the largest relative difference over batches of 1, 2 and 5.
+
+    Refused above the tolerance, unless torch's own rounding makes a difference of that size: some
+    networks amplify it.
     """
     worst, training = 0.0, encoder.training
     encoder.eval()
+    batches = [_samples(encoder, n, size) for n in (1, 2, 5)]
+    if _is_tokens(batches[0]):  # shorter than traced
+        batches[0] = batches[0][:, : batches[0].shape[1] // 2 + 1]
     try:
-        for n in (1, 2, 5):
-            x = _samples(encoder, n, size)
-            if _is_tokens(x) and n == 1:  # shorter than traced
-                x = x[:, : x.shape[1] // 2 + 1]
-            with torch.no_grad():
-                h, theirs = encoder(x), other(x)
-            scale = float(h.abs().max().clamp(min=1e-12))
-            worst = max(worst, float((h - theirs).abs().max()) / scale)
+        worst = max(_difference(encoder, other, x) for x in batches)
+        if not worst <= TOLERANCE:
+            exact = copy.deepcopy(encoder).double()
+            double = lambda x: exact(x.double() if x.is_floating_point() else x)
+            rounding = max(_difference(encoder, double, x) for x in batches)
+            if not worst <= ROUNDINGS * rounding:
+                raise ChiaroError(
+                    f"{what} differs from the network by {worst:.1e} of the largest output; at "
+                    f"most {max(TOLERANCE, ROUNDINGS * rounding):.0e} is accepted."
+                )
     finally:
         encoder.train(training)
-    if not worst <= TOLERANCE:
-        raise ChiaroError(
-            f"{what} differs from the network by {worst:.1e} of the largest output; at most "
-            f"{TOLERANCE:.0e} is accepted."
-        )
     return worst
+
+
+@torch.no_grad()
+def _difference(encoder: Model, other: Any, x: Tensor) -> float:
+    """Return the largest difference of two networks, relative to the largest output."""
+    h = encoder(x)
+    return float((h - other(x)).abs().max() / h.abs().max().clamp(min=1e-12))
 
 
 def _samples(encoder: Model, n: int, size: int | None) -> Tensor:
