@@ -358,6 +358,7 @@ import os, sys, time
 from chiaroscuro.engine import read_settings, train
 from chiaroscuro.engine.snapshots import snapshots
 small = ["network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "epochs=3", "saving.record=1"]
+small += ["data.source=digits(size=16, renderings=(1, 1), test=0.5)", "batch=64"]
 def wait(moment):  # the last epoch begins when somebody looks
     while moment.epoch == 1 and not os.path.exists(sys.argv[2]):
         time.sleep(0.05)
@@ -388,7 +389,7 @@ def test_curves_grow_while_a_real_training_runs(opened, tmp_path):
         assert drawn.startswith("Loss, nats against step")
         assert training.wait(240) == 0
         wait("() => document.querySelector('tr[data-run=new] .state').textContent === 'finished'")
-        assert len(Run.open(tmp_path / "runs" / "new").history().records) == 36
+        assert len(Run.open(tmp_path / "runs" / "new").history().records) == 45
         assert one.errors == two.errors == []
     finally:
         training.kill()
