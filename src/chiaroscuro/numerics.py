@@ -253,7 +253,7 @@ def paired_power(a: Tensor, b: Tensor, p: float) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """Return a b^T in full precision, both ways: a gradient is computed when nobody is around it.
+    """Return a b^T in full precision, in the forward and in the backward pass.
 
     Traced code cannot change how torch multiplies, so under `torch.compile` the product is one
     opaque operation that does. Inside `torch.func` it is an ordinary one, whose gradient is as
