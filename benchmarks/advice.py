@@ -4,9 +4,10 @@ Cases are made, not listed: every ill of `planted.py` at several strengths in th
 `bases.py`, with its harm measured (accuracy of neighbours or recall that is lost, or won without
 right), and trainings in the plain loop of `cured.py`. Bases, constructions and strengths of ills,
 settings and seeds of trainings are divided beforehand: rules were written on `design`; `judged`
-(bases of `judged.py`) was measured once they were. Each look at a part is noted in
-`results/advice-looks.json`, with a fingerprint of the rules. Which judged base an ill is planted
-into is chosen by its harm alone, which no rule has a part in.
+(bases of `judged.py`) is measured once they are. What was judged once (`once_judged.py`) belongs to
+the design from then on. Each look at a part is noted in `results/advice-looks.json`, with a
+fingerprint of the rules. Which base of the last two an ill is planted into is chosen by its harm
+alone, which no rule has a part in.
 
     python benchmarks/advice.py --part design [--only offset]
     python benchmarks/advice.py --part judged
@@ -27,7 +28,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,6 +39,7 @@ import torch
 import chiaroscuro as cs
 import healthy
 import judged as _judged_bases  # noqa: F401  (its bases note themselves)
+import once_judged as _once_judged_bases  # noqa: F401
 from bases import BASES, KEPT, WELL, Arrays, loaded
 from chiaroscuro.diagnostics import Context, Facts, diagnose, findings
 from chiaroscuro.diagnostics.assembly import further, measuring
@@ -48,7 +50,11 @@ from planted import ILLS, harm_of, prepared, shown
 ROWS = (300, 500, 900)
 """Of a case, in turn by its key."""
 FEW = 2
-"""Bases of an ill."""
+"""Bases of an ill, in each group."""
+GROUPS = {"design": ("design", "once judged"), "judged": ("judged",)}
+"""Groups of bases that a part is made of."""
+CONSTRUCTIONS = {"once judged": 2, "judged": 3}
+"""Of ills in a group; in the first group two take turns."""
 HARMFUL, HARMLESS = 0.05, 0.01
 LOOKS = HERE / "results" / "advice-looks.json"
 KEPT_CASES = KEPT / "cases"
@@ -92,31 +98,40 @@ class Case(NamedTuple):
 
 def cases(part: str) -> list[Case]:
     """All cases of a part."""
-    bases = [name for name, (own, _) in BASES.items() if own == part]
-    found = [Case(f"{name}/none", name, "none") for name in bases]
-    found += [Case(f"{n}/none", n, "none") for n, (own, _) in WELL.items() if own == part]
-    for turn in range(FEW):  # the first base of every ill, then the second
+    return [case for group in GROUPS[part] for case in cases_of(group)]
+
+
+def cases_of(group: str) -> list[Case]:
+    """Cases of a group of bases: the bases, healthy sets, and every ill in a few bases."""
+    bases = [name for name, (own, _) in BASES.items() if own == group]
+    well = [name for name, (own, _) in WELL.items() if own == group]
+    found = [Case(f"{name}/none", name, "none") for name in (*bases, *well)]
+    for turn in range(FEW if bases else 0):  # the first base of every ill, then the second
         for at, (name, ill) in enumerate(ILLS.items()):
             able = [b for b in bases if _able(b, ill.needs)]
-            if part == "judged":
-                found += harmful(name, [able[(at + k) % len(able)] for k in range(len(able))], turn)
+            able = [able[(at + k) % len(able)] for k in range(len(able))]  # for each ill others
+            if group in CONSTRUCTIONS:
+                found += harmful(name, able, turn, CONSTRUCTIONS[group])
             else:
-                base = able[(at + 2 * turn) % len(able)]  # for each ill others, in turn
-                found += [
-                    Case(f"{base}/{name}{turn}/{s:g}", base, name, turn, s) for s in ill.strengths
-                ]
+                found += planted(name, able[2 * turn % len(able)], turn, ill.strengths)
     return list(dict.fromkeys(found))
 
 
-def harmful(name: str, able: list[str], turn: int) -> list[Case]:
+def planted(name: str, base: str, construction: int, strengths: Iterable[float]) -> list[Case]:
+    """Cases of an ill in a base."""
+    strengths = dict.fromkeys(strengths)
+    keys = {s: f"{base}/{name}{construction}/{s:g}" for s in strengths}
+    return [Case(keys[s], base, name, construction, s) for s in strengths]
+
+
+def harmful(name: str, able: list[str], turn: int, construction: int) -> list[Case]:
     """Cases of the ill in the first base, or the second, where some strength does harm."""
-    ill = ILLS[name]
+    nominal = ILLS[name].strengths
     path = KEPT / "harm.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     seen: list[list[Case]] = []
     for base in able:
-        strengths = [other(s, ill.strengths, base + name) for s in ill.strengths]
-        own = [Case(f"{base}/{name}2/{s:g}", base, name, 2, s) for s in dict.fromkeys(strengths)]
+        own = planted(name, base, construction, (other(s, nominal, base + name) for s in nominal))
         for one in own:
             if one.key not in known:
                 known[one.key] = made(one)[1]
@@ -125,11 +140,7 @@ def harmful(name: str, able: list[str], turn: int) -> list[Case]:
             seen.append(own)
             if len(seen) > turn:
                 return own
-    return (
-        seen[-1]
-        if seen
-        else [Case(f"{able[0]}/{name}2/{s:g}", able[0], name, 2, s) for s in ill.strengths]
-    )
+    return seen[-1] if seen else planted(name, able[0], construction, nominal)
 
 
 def other(nominal: float, among: tuple[float, ...], key: str) -> float:

@@ -1,9 +1,10 @@
 """Embeddings and features that ills are planted into: the bases of `advice.py`.
 
-Each base is a function of nothing, kept on disk once made. Which part it belongs to was fixed when
+Each base is a function of nothing, kept on disk once made. Which group it belongs to was fixed when
 it was written: `design` bases were looked at while rules were written; those to be judged on stand
-in `judged.py`, from other sources, and were not. `well` are sets that are as they should be; there
-are more in `healthy.py`. What was judged once is part of the design from then on.
+in `judged.py`, from other sources, and were not. What was judged once is part of the design from
+then on: it stands below, and in `once_judged.py`. `well` are sets that are as they should be; there
+are more in `healthy.py`.
 
     CHIARO_DATA=... CHIARO_MINILM=...whl python benchmarks/healthy.py     # make those of the design
 """
@@ -27,21 +28,21 @@ BASES: dict[str, tuple[str, Callable[[], Arrays]]] = {}
 WELL: dict[str, tuple[str, Callable[[], Arrays]]] = {}
 
 
-def base(part: str) -> Callable[[Callable[[], Arrays]], Callable[[], Arrays]]:
-    """Note a base of a part under the name of its function."""
+def base(group: str) -> Callable[[Callable[[], Arrays]], Callable[[], Arrays]]:
+    """Note a base of a group under the name of its function."""
 
     def note(make: Callable[[], Arrays]) -> Callable[[], Arrays]:
-        BASES[make.__name__] = (part, make)
+        BASES[make.__name__] = (group, make)
         return make
 
     return note
 
 
-def well(part: str) -> Callable[[Callable[[], Arrays]], Callable[[], Arrays]]:
+def well(group: str) -> Callable[[Callable[[], Arrays]], Callable[[], Arrays]]:
     """Note a set in which nothing is wrong under the name of its function."""
 
     def note(make: Callable[[], Arrays]) -> Callable[[], Arrays]:
-        WELL[make.__name__] = (part, make)
+        WELL[make.__name__] = (group, make)
         return make
 
     return note

@@ -1,8 +1,8 @@
 """Ills as functions of their strength, planted into the bases of `bases.py`: cases of `advice.py`.
 
 `ILLS[name]` says what a diagnosis is given, which findings name it, how its harm is measured, its
-strengths from harmless to harmful, and how it is planted. Each has three constructions: the first
-two are for the design part (the second was judged on once), the third for the judged part alone.
+strengths from harmless to harmful, and how it is planted. Each has three constructions, all of the
+design part; the second and the third were judged on once.
 """
 
 from __future__ import annotations
