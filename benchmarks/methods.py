@@ -7,23 +7,22 @@
 Each method is its preset with the same encoder, data, size of images, batch and optimiser (AdamW);
 its objective, head, target and crops are its own, slow copies follow with 0.99. The rate is one of
 RATES, chosen with seed 0 on a fifth of the training side that this choice does not train on, a
-third of the seconds each, by kNN. The epochs are planned from the measured speed, so that the
-schedules end with the seconds; a training that is 5 % over them stops after its epoch. With one
-thread the seconds are those that the process computes (CPU time), so that other work on the machine
-costs it nothing; with more they are those of the clock. `raw pixels` and `untrained` are the
-controls. Reported is the encoder's h on the held-out images: weighted kNN (k = 20) and the ridge
-probe. Images per second count samples, not views; memory is the largest resident size of the
+third of the seconds each, by kNN. How many epochs fit in the seconds is planned once for all methods,
+from the speed of each, measured in turn, the best of several rounds and as many processes at a time
+as the race runs: a moment when the machine is slow costs no method anything. With one thread the
+seconds are those that the process computes (CPU time), with more those of the clock. `raw pixels`
+and `untrained` are the controls. Reported is the encoder's h on the held-out images: weighted kNN (k = 20) and the ridge
+probe. Images per second count samples, not views, and are those of the plan; memory is the largest resident size of the
 training process above what it had with the data loaded, before any step.
 
-Each piece runs in a process of its own and is written to the results at once; what is there is not
-run again, so that a stopped race goes on with the same command. A piece that fails is named at the
+Each piece runs in a process of its own and is written to the results at once; what is there with as
+many epochs as planned is not run again, so that a stopped race goes on with the same command. A piece that fails is named at the
 end and tried again by the next call; one that diverges counts as such.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
@@ -182,59 +181,69 @@ def control(subject: str, seed: int, rows: int) -> dict[str, Any]:
         return measured(f"{folder}/run", f"{folder}/images.npz", subject)
 
 
-def piece(
-    method: str, lr: float, seed: int, seconds: float, rows: int, validate: bool
-) -> dict[str, Any]:
-    """Train one method for its seconds, and measure it."""
+def speeds(methods: list[str], seconds: float, rows: int) -> dict[str, Any]:
+    """Seconds of a step of each method, the best of ROUNDS, and the epochs that fit."""
     import numpy as np
     import torch
 
     import chiaroscuro as cs
-    from chiaroscuro.engine import StopTraining
+
+    now = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    arrays = data_of(rows, False)
+    n = int((arrays["split"] == 0).sum())
+    best = dict.fromkeys(methods, float("inf"))
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/short.npz", **{k: v[: min(n, 1536)] for k, v in arrays.items()})
+        for _ in range(ROUNDS):
+            for method in methods:
+                marks: list[tuple[float, int]] = []
+                look = lambda moment, marks=marks: marks.append((now(), moment.step))
+                settings = settings_of(method, f"{folder}/short.npz", RATES[0], 0, 2)
+                cs.train(settings, None, [look])
+                (began, first), (ended, last) = marks  # of two epochs the second is timed
+                best[method] = min(best[method], (ended - began) / (last - first))
+    per_epoch = n // settings.batch
+    return {
+        method: {
+            "seconds_per_step": step,
+            "images_per_second": settings.batch / step,
+            "epochs": max(2, round(seconds / (step * per_epoch))),
+        }
+        for method, step in best.items()
+    }
+
+
+def piece(
+    method: str, lr: float, seed: int, epochs: int, rows: int, validate: bool
+) -> dict[str, Any]:
+    """Train one method for its epochs, and measure it."""
+    import numpy as np
+    import torch
+
+    import chiaroscuro as cs
     from chiaroscuro.engine.state import Diverged
 
     threads = torch.get_num_threads()
     now = time.process_time if threads == 1 else time.perf_counter
     arrays = data_of(rows, validate)
-    n = int((arrays["split"] == 0).sum())
     with tempfile.TemporaryDirectory() as folder:
         np.savez(f"{folder}/images.npz", **arrays)
-        # two epochs of a few steps, the second of them timed: how many steps fit
-        np.savez(f"{folder}/short.npz", **{k: v[: min(n, 1536)] for k, v in arrays.items()})
         before, memory = resident(), Memory()
-        marks: list[tuple[float, int]] = []
-        look = lambda moment: marks.append((now(), moment.step))
-        short = settings_of(method, f"{folder}/short.npz", lr, seed, 2)
+        settings = settings_of(method, f"{folder}/images.npz", lr, seed, epochs)
+        began, clock_began = now(), time.perf_counter()
         try:
-            cs.train(short, None, [look])
-            per_step = (marks[1][0] - marks[0][0]) / (marks[1][1] - marks[0][1])
-            per_epoch = n // short.batch
-            epochs = max(2, round(seconds / (per_step * per_epoch)))
-            settings = settings_of(method, f"{folder}/images.npz", lr, seed, epochs)
-            ended: list[tuple[float, int]] = []
-            began, clock_began = now(), time.perf_counter()
-
-            def clock(moment: Any) -> None:
-                ended.append((now() - began, moment.step))
-                if ended[-1][0] >= 1.05 * seconds:
-                    raise StopTraining
-
-            with contextlib.suppress(StopTraining):
-                cs.train(settings, f"{folder}/run", [clock])
+            cs.train(settings, f"{folder}/run")
         except Diverged as error:
-            return {"diverged": str(error), "lr": lr}
+            return {"diverged": str(error), "lr": lr, "epochs": epochs}
         finally:
             most = memory.end()
-        took, steps = ended[-1]
-        by_the_clock = time.perf_counter() - clock_began
-        found = measured(f"{folder}/run", f"{folder}/images.npz", "encoder")
+        took, by_the_clock = now() - began, time.perf_counter() - clock_began
+        measures = measured(f"{folder}/run", f"{folder}/images.npz", "encoder")
     return {
-        **found,
+        **measures,
         "seconds": took,
         "seconds_by_the_clock": by_the_clock,
-        "planned_epochs": epochs,
-        "epochs": steps / per_epoch,
-        "images_per_second": steps * settings.batch / took,
+        "epochs": epochs,
         "memory_mb": most - before,
         "lr": lr,
         "threads": threads,
@@ -273,6 +282,7 @@ class Results:
                 f"{self.about}. Move it away, or choose `--out`."
             )
         self.pieces: dict[str, Any] = known.get("pieces", {})
+        self.plan: dict[str, Any] = known.get("plan", {})
         self.failed: dict[str, str] = {}
         self.lock = threading.Lock()
 
@@ -281,7 +291,9 @@ class Results:
         return pool.submit(self._run, name, arguments)
 
     def _run(self, name: str, arguments: dict[str, Any]) -> None:
-        if name in self.pieces:
+        known = self.pieces.get(name)
+        planned = not arguments.get("validate", True)  # a rate that was tried stays tried
+        if known and not (planned and known["epochs"] != arguments["epochs"]):
             return
         try:
             found = apart(arguments, self.call.threads)
@@ -300,7 +312,12 @@ class Results:
         words = [f"--threads {self.call.threads}", f"--jobs {self.call.jobs}"]
         words += [f"--seconds {self.call.seconds:g}"] * (self.call.seconds != SECONDS)
         words += [f"--rows {self.call.rows}"] * bool(self.call.rows)
-        result = {"about": self.about, "summary": summary(self.pieces), "pieces": self.pieces}
+        result = {
+            "about": self.about,
+            "plan": self.plan,
+            "summary": summary(self.pieces, self.plan),
+            "pieces": self.pieces,
+        }
         whole = {
             "command": f"python benchmarks/methods.py {' '.join(words)}",
             "environment": {**environment(), "threads": self.call.threads},
@@ -322,9 +339,21 @@ def race(call: argparse.Namespace) -> Results:
     results = Results(call)
     methods = call.only or list(METHODS)
     with ThreadPoolExecutor(call.jobs) as pool:
-        third = {"rows": call.rows, "seconds": call.seconds / 3, "seed": 0, "validate": True}
+        if any(method not in results.plan for method in methods):
+            given = {"speeds": methods, "seconds": call.seconds, "rows": call.rows}
+            timed = list(pool.map(lambda _: apart(given, call.threads), range(call.jobs)))
+            for method in methods:
+                results.plan[method] = max(
+                    (one[method] for one in timed), key=lambda row: row["images_per_second"]
+                )
+            results.write()
+        third = {"rows": call.rows, "seed": 0, "validate": True}
         tried = [
-            results.begin(pool, choosing(method, lr), {"method": method, "lr": lr, **third})
+            results.begin(
+                pool,
+                choosing(method, lr),
+                {"method": method, "lr": lr, "epochs": third_of(results.plan[method]), **third},
+            )
             for method in methods
             for lr in RATES
         ]
@@ -334,12 +363,18 @@ def race(call: argparse.Namespace) -> Results:
                 tried.append(results.begin(pool, f"{subject}, seed {seed}", given))
         for one in tried:
             one.result()
-        whole = {"rows": call.rows, "seconds": call.seconds, "validate": False}
+        whole = {"rows": call.rows, "validate": False}
         trained = [
             results.begin(
                 pool,
                 f"{method}, seed {seed}",
-                {"method": method, "lr": lr, "seed": seed, **whole},
+                {
+                    "method": method,
+                    "lr": lr,
+                    "seed": seed,
+                    "epochs": results.plan[method]["epochs"],
+                    **whole,
+                },
             )
             for seed in call.seeds
             for method in methods
@@ -348,6 +383,11 @@ def race(call: argparse.Namespace) -> Results:
         for one in trained:
             one.result()
     return results
+
+
+def third_of(plan: dict[str, Any]) -> int:
+    """The epochs of a third of the seconds on four fifths of the images."""
+    return max(2, round(plan["epochs"] / 3 / 0.8))
 
 
 def chosen(pieces: dict[str, Any], method: str) -> float | None:
@@ -359,7 +399,7 @@ def chosen(pieces: dict[str, Any], method: str) -> float | None:
     return max(known, key=known.__getitem__) if known else None
 
 
-def summary(pieces: dict[str, Any]) -> dict[str, Any]:
+def summary(pieces: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
     """Means over the seeds that are done, and the spread of the two accuracies."""
     found: dict[str, Any] = {}
     for name in ("input", "untrained", *METHODS):
@@ -372,14 +412,17 @@ def summary(pieces: dict[str, Any]) -> dict[str, Any]:
             values = [one[key] for one in trained]
             row[key] = statistics.mean(values)
             row[f"{key}_spread"] = statistics.stdev(values) if len(values) > 1 else None
-        for key in ("images_per_second", "memory_mb", "epochs", "seconds", "lr"):
+        for key in ("memory_mb", "epochs", "seconds", "lr"):
             if trained and key in trained[0]:
                 row[key] = statistics.mean(one[key] for one in trained)
+        if name in plan:
+            row["images_per_second"] = plan[name]["images_per_second"]
         found[name] = row
     return found
 
 
 SECONDS = 180.0
+ROUNDS = 3
 
 
 def main() -> None:
@@ -396,7 +439,12 @@ def main() -> None:
     if call.piece:
         arguments = json.loads(call.piece)
         subject = arguments.pop("control", None)
-        found = piece(**arguments) if subject is None else control(subject, **arguments)
+        if "speeds" in arguments:
+            found = speeds(arguments.pop("speeds"), **arguments)
+        elif subject is None:
+            found = piece(**arguments)
+        else:
+            found = control(subject, **arguments)
         print(json.dumps(found))
         return
     if call.out is None:
