@@ -7,17 +7,19 @@
 Each method is its preset with the same encoder, data, size of images, batch and optimiser (AdamW);
 its objective, head, target and crops are its own, slow copies follow with 0.99. The rate is one of
 RATES, chosen with seed 0 on a fifth of the training side that this choice does not train on, a
-third of the seconds each, by kNN. How many epochs fit in the seconds is planned once for all methods,
-from the speed of each, measured in turn, the best of several rounds and as many processes at a time
-as the race runs: a moment when the machine is slow costs no method anything. With one thread the
-seconds are those that the process computes (CPU time), with more those of the clock. `raw pixels`
-and `untrained` are the controls. Reported is the encoder's h on the held-out images: weighted kNN (k = 20) and the ridge
-probe. Images per second count samples, not views, and are those of the plan; memory is the largest resident size of the
-training process above what it had with the data loaded, before any step.
+third of the seconds each, by kNN. How many epochs fit in the seconds is planned once for all
+methods, from the speed of each, measured in turn, the best of several rounds and as many processes
+at a time as the race runs: a moment when the machine is slow costs no method anything. With one
+thread the seconds are those that the process computes (CPU time), with more those of the clock.
+`raw pixels` and `untrained` are the controls. Reported is the encoder's h on the held-out images:
+weighted kNN (k = 20) and the ridge probe. Images per second count samples, not views, and are those
+of the plan; memory is the largest resident size of the training process above what it had with the
+data loaded, before any step.
 
 Each piece runs in a process of its own and is written to the results at once; what is there with as
-many epochs as planned is not run again, so that a stopped race goes on with the same command. A piece that fails is named at the
-end and tried again by the next call; one that diverges counts as such.
+many epochs as planned is not run again, so that a stopped race goes on with the same command. A
+piece that fails is named at the end and tried again by the next call; one that diverges counts as
+such.
 """
 
 from __future__ import annotations
