@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chiaroscuro.diagnostics.advice.finding import Cost, Facts, Finding, graded
+from chiaroscuro.diagnostics.advice.finding import COSTLY, Cost, Facts, Finding, graded
 from chiaroscuro.diagnostics.advice.notation import projector_that
 
 __all__ = [
@@ -17,6 +17,9 @@ CONE = 0.98
 """Mean cosine from which on everything points one way."""
 ROUNDING = 1e-4
 """Spread around the mean, as a share of its length, that rounding and batches can make."""
+THIN, STRUCTURE = 0.05, 0.05
+"""Spread of a cone as a share of its length, and how much nearer neighbours inside it are than with
+coordinates shuffled, where it holds little but noise."""
 CLIFF = 10.0
 """Factor between two neighbouring singular values that no smooth spectrum has: healthy ones stay
 below 2, the edge between the classes and the rest included."""
@@ -28,9 +31,12 @@ ALL_DEAD = 0.9
 """Share of dead dimensions that is itself the cause of a collapse."""
 STEEP = 0.1
 """Share of the dimensions, as rank of the variances, below which the spectrum is steep."""
+SUNK = 3.0
+"""Rank of the variances, in whatever dimension, below which all but a few directions are drowned."""
+FEW = 0.1
+"""Share of the directions before a cliff, from which on it is a cause and no symptom."""
 EVENED = 0.04
-"""Share of labels that scaling the directions alike regains, from which on it is worth a word;
-three times that is a warning however the spectrum looks."""
+"""Share of labels that scaling the directions alike regains, from which on it is worth a word."""
 HALF = 0.03
 """Share of labels that half of the directions lose, where the missing ones are likely missed."""
 TAKEN = 0.03
@@ -58,25 +64,29 @@ def full_collapse(facts: Facts) -> Finding | None:
         spread = facts.get("relative_spread", 1.0) if main else 1.0
         centred = facts.cost("centre") if main else None
         chance = facts.get("knn_chance")
-        lost = (
-            main
-            and cosine >= 0.9
-            and centred is not None
-            and centred.right
-            and chance is not None
-            and centred.after <= chance + 0.03
-        )
+        told = centred is not None and centred.right and chance is not None
+        lost = main and cosine >= 0.9 and told and centred.after <= chance + 0.03
+        structure = facts.get("structure", 1.0)
+        noise = main and cosine >= CONE and spread < THIN and structure < STRUCTURE
+        noise = noise and (centred is None or centred.gain < COSTLY)  # else the mean is at fault
         stuck = not main and cosine >= CONE and facts.training
-        if not (rank <= 0 or (main and cosine >= CONE and spread < ROUNDING) or lost or stuck):
+        point = rank <= 0 or (main and cosine >= CONE and spread < ROUNDING)
+        if not (point or lost or noise or stuck):
             continue
         projector = projector_that(facts.setting("network.projector", ""), last="standardise")
         return Finding(
             name="full_collapse",
-            severity="critical",
+            severity="critical" if point or lost or stuck or structure < 0 else "warning",
             evidence=(
                 f"the mean cosine of distinct rows of {space} is {cosine:.4f} (1 is collapsed), "
                 f"their spread around the mean {spread:.2g} of its length"
                 + (f", and centred neighbours name {centred.after:.1%}" if lost and centred else "")
+                + (
+                    f"; inside the cone neighbours are {structure:.1%} nearer than in noise of the "
+                    "same spectrum"
+                    if noise
+                    else ""
+                )
             ),
             cause="all samples are mapped to one point, or to a cone with nothing left inside it",
             advice=(
@@ -107,6 +117,8 @@ def point_collapse(facts: Facts) -> Finding | None:
         return None
     if points > min(20, facts.main("n", 400) // 20):
         return None
+    if 0 < facts.get("points_if_normal", 0) < 2 * points:
+        return None  # few directions, and no points in them
     purity, classes = facts.get("points_purity"), facts.get("n_classes")
     lost = None if purity is None else 1 - purity
     severity = "note" if purity is not None else "warning"
@@ -187,22 +199,24 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
         return None
     rank = facts.get("effective_rank_without_far", facts.main("effective_rank", 0.0))
     room, fall, at = facts["fall_room"], facts["fall"], facts["fall_at"]
-    falls = fall >= CLIFF and at <= 0.8 * room
+    falls = fall >= CLIFF and at <= 0.95 * room
     thin = rank < NARROW * room
     even = facts.cost("even")
     power = facts.get("power_rank", rank)
     gains = even is not None and even.right and even.gain >= EVENED and even.low >= EVENED / 4
     steep = gains and power < 0.5 * room
-    grave = power < STEEP * room or (even is not None and even.gain >= 3 * EVENED)
+    sunk = power < SUNK and room >= 5 * SUNK
+    grave = power < STEEP * room or sunk
     if not (falls or thin or steep):
         return None
     halves = facts.get("half_rank_costs")
     # a spectrum that falls is no fault by itself: many good features gain a little by evening it
-    severity = graded(even, built=True) if steep and grave else "note"
+    severity = graded(even, built=not sunk) if steep and grave else "note"
+    few = falls and at <= FEW * room
     if falls and severity == "note":
         if halves is None:
             severity = "warning" if at <= 0.5 * room else "note"
-        elif halves >= HALF:
+        elif halves >= HALF or few:
             severity = "warning"
     return Finding(
         name="dimensional_collapse",
@@ -232,9 +246,16 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
         expect=f"effective rank above {max(2, round(0.25 * room))}, no cliff",
         paper="jing2022directclr",
         strength=max(room / at if falls else 0.0, NARROW * room / max(rank, 0.1)),
-        explains=("hubs",),
+        explains=(
+            *("hubs", "repeated_dimensions"),
+            *(
+                ("point_collapse", "common_offset", "mixed_encoders", "dominating_direction")
+                if few
+                else ()
+            ),
+        ),
         cost=even if steep else None,
-        symptom=True,
+        symptom=not few,
     )
 
 

@@ -182,7 +182,8 @@ def coarse_quantisation(facts: Facts) -> Finding | None:
     coarser = facts.cost("coarser")
     lost = 0.0 if coarser is None or not coarser.right else -coarser.gain
     sure = coarser is not None and coarser.right and -coarser.high >= 0.005
-    grid = facts.get("even_levels", 1.0) >= 0.5 and levels > 2  # bags of words are not on one
+    # bags of words are not on one, and absent or there
+    grid = facts.get("even_levels", 1.0) >= 0.5 and (levels > 2 or not facts["nonnegative"])
     empty = facts.get("level_entropy", 1.0) < EMPTY and levels <= LEVELS / 2 and grid
     return Finding(
         name="coarse_quantisation",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from chiaroscuro.diagnostics.advice.finding import Cost, Facts, Finding, graded
+from chiaroscuro.diagnostics.advice.finding import GRAVE, Cost, Facts, Finding, graded
 
 __all__ = [
     "at_chance",
@@ -40,10 +40,12 @@ RARE = 1e-4
 """Probability by chance that classes lie so evenly along a line in the order of their numbers."""
 SURE, BLIND = 0.98, 0.12
 """Linear accuracy that is too good, and by how much neighbours then fall short of it."""
-AGREE = (0.8, 0.9)
+MOST = 0.56
+"""Share of wrong labels beyond which nothing tells them from classes that rows do not tell."""
+AGREE = (0.8, 0.88)
 """Margin of the votes plus the share of wrong labels, where the other labels are right: 1 and more
 for clean classes under wrong labels, less where classes overlap. The second for counts and shares,
-of which many rows are alike."""
+of which many rows are alike, and where more than half are wrong."""
 STRUCTURE = 0.08
 """How much nearer neighbours are than with columns shuffled, where rows have structure."""
 
@@ -96,16 +98,20 @@ def at_chance(facts: Facts) -> Finding | None:
         strength=300.0,
         explains=(
             *("label_noise", "below_raw_input", "below_untrained", "false_negatives"),
-            *("mixed_encoders", "class_collapse", "split_shift"),
+            *("mixed_encoders", "class_collapse"),
         ),
         p=_tail(above / error),
     )
 
 
-def _drowned(facts: Facts) -> bool:
-    """Whether a cure of the rows regains labels: then they are at fault, and not the labels."""
+def _drowned(facts: Facts, share: float = 0.0) -> bool:
+    """Whether a cure of the rows regains labels: then they are at fault, and not the labels.
+
+    Args:
+        share: of the labels that it must regain to be what is wrong with them.
+    """
     cures = map(facts.cost, ("centre", "first", "even", "columns", "euclidean"))
-    return any(one is not None and one.gain >= BLIND / 2 for one in cures)
+    return any(one is not None and one.gain >= max(BLIND / 2, share) for one in cures)
 
 
 def _below(facts: Facts, cure: str, name: str, what: str, cause: str) -> Finding | None:
@@ -170,9 +176,10 @@ def label_noise(facts: Facts) -> Finding | None:
         return None  # confused with classes that lie near
     if any(one is not None and one.high < 0 for one in map(facts.cost, ("input", "untrained"))):
         return None  # the labels fit the input: the embeddings are at fault
-    if _drowned(facts):
+    if _drowned(facts, share / 2):
         return None  # the labels fit what other directions drown
-    if share > 0.5 or facts["suspect_margin"] + share < AGREE[not facts.contrastive]:
+    agree = facts["suspect_margin"] + share
+    if share > MOST or agree < AGREE[not facts.contrastive or share > 0.5]:
         return None  # where labels are wrong at random, the votes that remain agree with each other
     count = facts["suspect_count"]
     return Finding(
@@ -277,7 +284,7 @@ def split_shift(facts: Facts) -> Finding | None:
     gap = facts.get("split_train_accuracy", 0.0) - facts.get("knn_accuracy", 1.0)
     severity = graded(cost)
     if severity == "note" and gap >= 0.05:
-        severity = "warning"
+        severity = "critical" if gap >= GRAVE else "warning"
     return Finding(
         name="split_shift",
         severity=severity,
@@ -299,7 +306,10 @@ def split_shift(facts: Facts) -> Finding | None:
         expect="as many neighbours of either side for both",
         paper="lopezpaz2017twosample",
         strength=excess / 0.05,
-        explains=("common_offset", "mixed_scales", "mixed_encoders", "dominating_direction"),
+        explains=(
+            *("common_offset", "mixed_scales", "mixed_encoders", "dominating_direction", "hubs"),
+            *(("at_chance",) if gap >= GRAVE else ()),  # one side tells the labels by itself
+        ),
         cost=cost,
         p=_tail(score),
     )

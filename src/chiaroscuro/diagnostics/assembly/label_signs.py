@@ -361,6 +361,10 @@ def _groups(out: Measured, rows: Rows) -> None:
         for side in (cut, ~cut):
             x[side] = x[side] - x[side].mean(axis=0)
         note(out, "groups", rows.gain(x))
+        ids = nearest(x, ids.shape[1], rows.metric).ids
+        share = float(cut.mean())
+        crossing = float((cut[ids] != cut[:, None]).mean())
+        out.numbers["groups_apart_centred"] = 1 - crossing / (2 * share * (1 - share))
 
 
 def _told(cut: np.ndarray, y: np.ndarray) -> float:

@@ -51,7 +51,10 @@ def _sides(out: Measured, pairs: Pairs) -> dict[str, Any]:
         "side_recall": float(pairs.base.mean()),
     }
     if numbers["side_gap"] > 0.25:
-        note(out, "gap", pairs.gain(x1 - m1, x2 - m2))
+        # over what subtracting one mean from both gains: an offset that sides share is no gap
+        shared = Pairs(x1 - (m1 + m2) / 2, x2 - (m1 + m2) / 2)
+        best = shared if shared.base.mean() > pairs.base.mean() else pairs
+        note(out, "gap", best.gain(x1 - m1, x2 - m2))
     if abs(math.log(max(numbers["side_scale"], 1e-12))) > math.log(1.1) and min(spreads) > 0:
         # over what subtracting the means alone gains, which is another finding's
         centred = Pairs(x1 - m1, x2 - m2)

@@ -89,7 +89,8 @@ def kind_of(x: np.ndarray) -> str:
             return "shares"
     spread = x.std(axis=0)
     spread = np.sort(np.log(spread[spread > 0]))
-    if 4 <= len(spread) <= 40:
+    signed = float(((x.min(axis=0) < 0) & (x.max(axis=0) > 0)).mean())
+    if 4 <= len(spread) <= 40 and signed <= 0.5:  # most measurements have one sign
         steps, width = np.diff(spread), spread[-1] - spread[0]
         middle = np.quantile(spread, 0.75) - np.quantile(spread, 0.25)
         if len(spread) <= 8 and width > math.log(30):
@@ -101,11 +102,11 @@ def kind_of(x: np.ndarray) -> str:
 
 def _levels(rows: Rows) -> dict[str, Any]:
     """How many different numbers a dimension has, and what half as many would cost."""
-    x = rows.x[:, :: max(1, rows.x.shape[1] // 64)]
-    counts = np.array([len(np.unique(x[:, k])) for k in range(x.shape[1])])
-    moving = counts[counts > 1]
-    if not len(moving):
+    x = rows.x[:, np.ptp(rows.x, axis=0) > 0]
+    x = x[:, :: max(1, x.shape[1] // 64)]
+    if not x.shape[1]:
         return {}
+    moving = np.array([len(np.unique(x[:, k])) for k in range(x.shape[1])])
     levels = int(np.quantile(moving, 0.9))
     numbers: dict[str, Any] = {"levels": levels}
     if levels <= 32:
@@ -154,9 +155,13 @@ def _norms(out: Measured, rows: Rows, sizes: np.ndarray) -> np.ndarray:
         return np.zeros(len(rows.x), dtype=bool)
     logs = np.log(np.where(live, sizes, 1.0))
     middle = float(np.median(logs[live]))
-    deviation = 1.4826 * float(np.median(np.abs(logs[live] - middle)))
-    far = live & (logs > middle + max(FAR, 4 * deviation))
+    # of the shorter half, which the far rows themselves do not widen
+    deviation = 1.4826 * float(np.median(middle - logs[live & (logs <= middle)]))
+    limit = middle + max(FAR, 4 * deviation)
+    far = live & (logs > limit)
+    tail = live & ~far & (logs > (middle + limit) / 2)
     numbers |= {"far_rows": int(far.sum()), "norm_middle": math.exp(middle)}
+    numbers["far_tail"] = int(tail.sum())
     numbers["far_factor"] = float(np.median(np.exp(logs[far] - middle))) if far.any() else 1.0
     mine = far[rows.ids]
     if far.any():
@@ -424,22 +429,14 @@ def _points(out: Measured, rows: Rows, far: np.ndarray) -> None:
     ids = ids[: 4 * FEW : max(1, len(ids) // FEW)]
     x = rows.x[ids]
     x = x - x.mean(axis=0)
-    size = math.sqrt(float((x**2).sum(axis=1).mean()))
-    if size == 0:
+    if not x.any():
         return
-    radius = 0.2 * size
-    owner = np.full(len(x), -1)
-    leaders = 0
-    while leaders < COVERED and (owner < 0).any():
-        at = int(np.flatnonzero(owner < 0)[0])
-        near = ((x - x[at]) ** 2).sum(axis=1) < radius**2
-        owner[near & (owner < 0)] = leaders
-        leaders += 1
-    sizes = np.bincount(owner[owner >= 0], minlength=1)
-    large = np.sort(sizes)[::-1]
-    covered = np.cumsum(large) / len(x)
-    points = int(np.searchsorted(covered, 0.9)) + 1 if covered[-1] >= 0.9 else 0
+    points, owner = _covering(x)
     out.numbers["points"] = points
+    if points:  # in one or two directions a few points cover any rows: those of a normal law too
+        s, V = np.linalg.svd(x, full_matrices=False)[1:]
+        draw = np.random.default_rng(0).normal(size=(len(x), len(s)))
+        out.numbers["points_if_normal"] = _covering(draw * s @ V / math.sqrt(len(x)))[0]
     if points and rows.y is not None:
         y = rows.y[ids]
         kept = owner >= 0
@@ -447,6 +444,26 @@ def _points(out: Measured, rows: Rows, far: np.ndarray) -> None:
             np.bincount(y[(owner == k) & (y >= 0)], minlength=1).max() for k in set(owner[kept])
         )
         out.numbers["points_purity"] = float(right / max(1, (y[kept] >= 0).sum()))
+
+
+def _covering(x: np.ndarray) -> tuple[int, np.ndarray]:
+    """How many balls of a fifth of the spread hold nine of ten rows, 0 for many; whose a row is.
+
+    Args:
+        x: (n, d), centred.
+    """
+    radius = 0.04 * float((x**2).sum(axis=1).mean())
+    owner = np.full(len(x), -1)
+    leaders = 0
+    while leaders < COVERED and (owner < 0).any():
+        at = int(np.flatnonzero(owner < 0)[0])
+        near = ((x - x[at]) ** 2).sum(axis=1) < radius
+        owner[near & (owner < 0)] = leaders
+        leaders += 1
+    large = np.sort(np.bincount(owner[owner >= 0], minlength=1))[::-1]
+    covered = np.cumsum(large) / len(x)
+    points = int(np.searchsorted(covered, 0.9)) + 1 if covered[-1] >= 0.9 else 0
+    return points, owner
 
 
 def _twins(out: Measured, rows: Rows) -> None:
