@@ -490,7 +490,7 @@ def figure(result: dict[str, Any]) -> Any:
     circle(axes[0, 2], free, len(free["u"]) - 1, f"no network, step {free['steps'][-1]}")
     table, phase, long = axes[1]
     names = ("network, own", "network, random", "vanilla, own", "vanilla, random")
-    texts = ("network, its\nown latents", "network,\nrandom latents", "no network,\nthe network's",
+    texts = ("network, its\nown latents", "network,\nrandom latents", "no network,\nsame latents",
              "no network,\nrandom latents")  # fmt: skip
     for i, name in enumerate(names):
         for j, case in enumerate(("one", "deep")):
@@ -506,7 +506,7 @@ def figure(result: dict[str, Any]) -> Any:
     table.set_ylim(-0.5, 4.4)
     table.axvline(0, color=style.GREY, linewidth=0.8)
     table.legend(loc="upper right", ncols=2, handletextpad=0.1, columnspacing=0.6)
-    style.label(table, "gain in silhouette", "", "gain over the start")
+    style.label(table, "gain in silhouette", "", "gain over training")
     rates = sorted({row["rate"] for row in result["recovery"]})
     own = [[row["ari"] for row in result["recovery"] if row["rate"] == rate] for rate in rates]
     for rate, values in zip(rates, own, strict=True):
@@ -514,6 +514,8 @@ def figure(result: dict[str, Any]) -> Any:
     means = [sum(values) / len(values) for values in own]
     phase.plot(rates, means, color=style.COLOURS[1], label="mean over seeds")
     phase.set_xscale("log")
+    phase.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    phase.minorticks_off()
     phase.set_ylim(-0.1, 1.2)
     phase.legend(loc="upper left")
     style.label(phase, "learning rate", "ARI of the clusters", "from a uniform invariant start")

@@ -181,10 +181,17 @@ def figure(result: dict[str, Any]) -> Any:
         low, high = [step[0] for step in rows], [step[-1] for step in rows]
         axis.fill_between(steps, low, high, color=style.COLOURS[i], alpha=0.2, lw=0)
     axis.axhline(0.02, color=style.GREY, linestyle=":", linewidth=0.9)
-    axis.text(len(rows) - 1, 0.02, "rule: mean above 0.02", ha="right", va="top", color=style.GREY)
+    axis.text(
+        len(rows) - 1,
+        0.02,
+        "claim holds if the mean is above 0.02",
+        ha="right",
+        va="top",
+        color=style.GREY,
+    )
     axis.set_yscale("log")
     axis.set_ylim(floor / 3, 30)
     axis.legend(loc="center right")
-    label = r"$\|z_1 - z_2\|$ over the spread of $z$"
-    style.label(axis, "step", label, "views part only through a network")
+    label = r"$\|z_1 - z_2\|$ / spread of $z$"
+    style.label(axis, "step", label, "only a network moves the views apart")
     return canvas

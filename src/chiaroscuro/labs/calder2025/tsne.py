@@ -271,6 +271,11 @@ def figure(result: dict[str, Any]) -> Any:
                 marker = "o" if label < len(style.COLOURS) else "^"
                 size = 5 if len(points) < 600 else 2.2
                 axis.scatter(*own.T, s=size, color=colour, marker=marker, linewidths=0)
+                if shown is result["handwriting"]:  # its groups are far enough apart for a name
+                    axis.text(
+                        *np.median(own, axis=0), str(label), ha="center", va="center",
+                        weight="bold", bbox={"boxstyle": "circle,pad=0.1", "fc": "w", "lw": 0},
+                    )  # fmt: skip
             purity = f"purity {shown['purity']:.2f}"
             axis.text(0.98, 0.02, purity, transform=axis.transAxes, ha="right", color=style.GREY)
         style.label(axis, "t-SNE 1", "t-SNE 2", title)

@@ -17,11 +17,11 @@ def page(result: dict[str, Any]) -> Any:
     canvas, axes = style.canvas(2, 3, width=3.2, height=2.7)
     squares = lambda m, name: by_squares(m["weights"] if name == "w" else m["spectra"][name])
     panels = (
-        (axes[0, 0], lambda m: squares(m, "w"), "effective rank of $W$, by squares", "projector"),
-        (axes[0, 1], lambda m: squares(m, "z"), "effective rank of $z$, by squares", "its output"),
-        (axes[0, 2], lambda m: 100 * m["knn"], "accuracy of $h$ in %, 20 neighbours", "encoder"),
+        (axes[0, 0], lambda m: squares(m, "w"), "effective rank of $W$", "projector weights"),
+        (axes[0, 1], lambda m: squares(m, "z"), "effective rank of $z$", "projector output"),
+        (axes[0, 2], lambda m: 100 * m["knn"], "kNN accuracy of $h$, %", "encoder"),
         (axes[1, 1], lambda m: m["hardest_distance"], "distance in $h$", "hardest negative"),
-        (axes[1, 2], lambda m: 100 * m["nearest"]["fine"], "same label, in %", "nearest image"),
+        (axes[1, 2], lambda m: 100 * m["nearest"]["fine"], "same label, %", "nearest image"),
     )
     for axis, number, label, title in panels:
         for i, strength in enumerate(result["strengths"]):
@@ -30,7 +30,7 @@ def page(result: dict[str, Any]) -> Any:
     start = squares(result["runs"][0]["moments"][0], "w")
     axes[0, 0].axhline(start, color=style.GREY, linestyle=":", linewidth=1)
     last = result["epochs"]
-    axes[0, 0].text(last, start, "random start ", ha="right", va="bottom", color=style.GREY)
+    axes[0, 0].text(last, start, "random weights ", ha="right", va="bottom", color=style.GREY)
     both = axes[1, 0]
     for i, strength in enumerate(result["strengths"]):
         if strength in (min(result["strengths"]), max(result["strengths"])):

@@ -236,19 +236,23 @@ def figure(result: dict[str, Any]) -> Any:
         fits[i].plot(places, mean(rows, "unexplained"), color=colour, label="mean over seeds")
         fits[i].set_xticks(places, [str(value) for value in at])
         fits[i].set_ylim(0.7, 0.95)
-        style.label(fits[i], x, r"share of $\delta h$ unexplained, locally", fixed)
+        style.label(fits[i], x, r"share of $\delta h$ not explained locally", fixed)
     linear = mean(result["depths"], "unexplained")[0]
     for axis in fits:
-        axis.axhline(linear, color=style.GREY, linestyle="--", linewidth=1, label="linear")
-    fits[0].legend(loc="upper right")
+        axis.axhline(linear, color=style.GREY, linestyle="--", linewidth=1)
+        axis.annotate(
+            "linear map", (1, linear), xycoords=("axes fraction", "data"), xytext=(-2, 3),
+            textcoords="offset points", ha="right", color=style.GREY,
+        )  # fmt: skip
+    fits[0].legend(loc="lower left")
     regions.set_yscale("log")
     regions.margins(y=0.15)
     regions.set_xticks([])
     regions.legend(loc="lower right")
     style.label(
         regions,
-        "width or depth, as written at the points",
-        f"regions visited of {result['n']}",
-        "regions",
+        "network (its width or depth at each point)",
+        f"regions visited by {result['n']} samples",
+        "affine regions",
     )
     return canvas

@@ -230,10 +230,10 @@ def figure(result: dict[str, Any]) -> Any:
             axis.fill_between(
                 steps, low.tolist(), high.tolist(), color=style.COLOURS[colour], alpha=0.2, lw=0
             )
-        style.label(axis, "step", "nats", f"noise of the views {noise:g}")
+        style.label(axis, "step", "nats", rf"view noise $\sigma = {noise:g}$")
     slack = axes[0][-1]
     for colour, name, text in (
-        (1, "standard", "positive inside"),
+        (1, "standard", "NT-Xent"),
         (0, "both", "eq. (1)"),
     ):
         x = [case["beta"] for case in result["cases"]]
@@ -244,5 +244,5 @@ def figure(result: dict[str, Any]) -> Any:
     slack.set_yscale("symlog", linthresh=1)
     slack.set_ylim(top=300)
     slack.legend(loc="upper left")
-    style.label(slack, r"$\beta$", "bound $-$ loss", "slack: below 0 it bounds nothing")
+    style.label(slack, r"$\beta$", "bound $-$ loss", "slack (below 0: not a bound)")
     return canvas

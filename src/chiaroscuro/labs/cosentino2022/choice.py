@@ -395,7 +395,7 @@ def figure(result: dict[str, Any]) -> Any:
     """Gain over the default strength, with what the rule chose; and how rules carry over."""
     canvas, axes = style.canvas(1, 3, width=3.6, height=3.2)
     ranked = proposed(result)
-    sides = (("propose", "proposing sets"), ("held_out", "held-out sets"))
+    sides = (("propose", "datasets used to choose the rule"), ("held_out", "held-out datasets"))
     for axis, (side, title) in zip(axes[0], sides, strict=False):
         for name, colour in zip(result[side], style.COLOURS, strict=False):
             scores = accuracies(result, name)
@@ -408,6 +408,12 @@ def figure(result: dict[str, Any]) -> Any:
                 markerfacecolor="none", markeredgecolor=colour,
             )  # fmt: skip
         axis.axvline(result["default"], color=style.GREY, linestyle=":", linewidth=1)
+        axis.annotate(
+            "default", (result["default"], 0.99), xycoords=("data", "axes fraction"),
+            xytext=(-3, 0), textcoords="offset points", ha="right", va="top",
+            color=style.GREY,
+        )  # fmt: skip
+        axis.plot([], [], "s", markerfacecolor="none", color=style.GREY, label="chosen by the rule")
         if result[side]:
             axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), fontsize=7)
         style.label(axis, "strength of the views", "gain in kNN accuracy, points", title)
@@ -416,9 +422,18 @@ def figure(result: dict[str, Any]) -> Any:
         there = [outcome(result, result["held_out"], r)[0] for _, r in ranked]
         here_ = [score for score, _ in ranked]
         carried.plot(np.clip(here_, -2, 1), np.clip(there, -2, 1), "o", color=style.GREY)
-        carried.plot(max(here_[0], -2), max(there[0], -2), "s", color=style.COLOURS[1])
+        best = (max(here_[0], -2), max(there[0], -2))
+        carried.plot(*best, "s", color=style.COLOURS[1])
+        carried.annotate(
+            "chosen", best, xytext=(-6, 6), textcoords="offset points", ha="right",
+            color=style.COLOURS[1],
+        )  # fmt: skip
     carried.axhline(0.8, color=style.GREY, linestyle=":", linewidth=1)
-    style.label(carried, "gain recovered, proposing", "gain recovered, held out", "rules")
+    carried.annotate(
+        "claim: at least 0.8", (0, 0.8), xycoords=("axes fraction", "data"), xytext=(3, -3),
+        textcoords="offset points", va="top", color=style.GREY,
+    )  # fmt: skip
+    style.label(carried, "gain recovered where chosen", "gain recovered, held out", "every rule")
     return canvas
 
 

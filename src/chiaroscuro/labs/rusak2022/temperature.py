@@ -175,10 +175,10 @@ def figure(result: dict[str, Any]) -> Any:
     canvas, axes = style.canvas(1, 2, width=4.4, height=2.9)
     names = {
         "one": r"one $\tau$",
-        "low": r"one $\tau$, low level",
+        "low": r"one $\tau$, low",
         "known": r"$\tau_c < \tau_s$, $d_c$ known",
-        "adaptive": "measured",
-        "balanced": "trained",
+        "adaptive": r"$\tau$ measured",
+        "balanced": r"$\tau$ trained",
     }
     for axis, space in zip(axes[0], ("box", "sphere"), strict=True):
         for place, kind in enumerate(names):
@@ -190,15 +190,13 @@ def figure(result: dict[str, Any]) -> Any:
                 axis.barh(at, mean, 0.26, color=style.COLOURS[i], alpha=0.45)
                 axis.scatter(values, [at] * len(values), s=12, color=style.COLOURS[i], zorder=3)
             taus = [t for row in rows for t in row["tau"]]
-            text = f"{min(taus):.2g}"
-            if max(taus) > 1.01 * min(taus):
-                text += f" to {max(taus):.2g}"
-            axis.text(1.03, place, text, va="center", color=style.GREY)
+            ends = dict.fromkeys(f"{tau:.2g}" for tau in (min(taus), max(taus)))
+            axis.text(1.03, place, " to ".join(ends), va="center", color=style.GREY)
         axis.set_yticks(range(len(names)), list(names.values()))
         axis.invert_yaxis()
         axis.set_xlim(0, 1)
         axis.text(1.03, -0.75, r"$\tau$", color=style.GREY)
-        style.label(axis, r"$R^2$ in the output, held out", "", space)
+        style.label(axis, r"$R^2$ in the output, held-out rows", "", space)
     bars = [style.patch(style.COLOURS[i], what) for i, what in enumerate(("style", "content"))]
     canvas.legend(handles=bars, loc="outside lower center", ncols=2)
     return canvas

@@ -318,7 +318,7 @@ def figure(result: dict[str, Any]) -> Any:
     points, bars = axes[0]
     x, mean = column(result, name), gains.mean(axis=1)
     for side, colour, text in (
-        (~held, style.COLOURS[0], "chose the statistic"),
+        (~held, style.COLOURS[0], "used to choose the statistic"),
         (held, style.COLOURS[1], "held out"),
     ):
         spread = gains[side].std(axis=1) / max(1, gains.shape[1]) ** 0.5
@@ -327,7 +327,9 @@ def figure(result: dict[str, Any]) -> Any:
         )
     points.axhline(0, color=style.GREY, linewidth=0.8)
     canvas.legend(*points.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    style.label(points, titles[name], "gain in area under the ModAdd curve", "gain by alignment")
+    style.label(
+        points, titles[name], "gain in area under the ModAdd curve", "gain against alignment"
+    )
     order = np.argsort(mean)
     for place, i in enumerate(order):
         bars.barh(place, mean[i], color=colours[i], alpha=0.45)
