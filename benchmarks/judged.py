@@ -873,9 +873,9 @@ def sea_temperatures() -> Arrays:
 @fine
 def schools_of_california() -> Arrays:
     """Columns of a table of schools; the class is whether most pupils pass."""
-    x, target = table("statsmodels/datasets/star98/star98.csv", "NABOVE", "NBELOW")
-    over = np.array(target, dtype=np.float64)
-    return {"h": standard(x), "labels": (over > np.median(over)).astype(np.int64)}
+    x, target = table("statsmodels/datasets/star98/star98.csv", "PR50M")
+    over = np.array(target, dtype=np.float64) / x[:, 0]  # of all pupils
+    return {"h": standard(x[:, 1:]), "labels": (over > np.median(over)).astype(np.int64)}
 
 
 @fine

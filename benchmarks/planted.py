@@ -1,8 +1,9 @@
 """Ills as functions of their strength, planted into the bases of `bases.py`: cases of `advice.py`.
 
 `ILLS[name]` says what a diagnosis is given, which findings name it, how its harm is measured, its
-strengths from harmless to harmful, and how it is planted. Each has three constructions, all of the
-design part; the second and the third were judged on once.
+strengths from harmless to harmful, and how it is planted. Each has four constructions, by other
+mechanisms. The first three are the design part's (the second and the third were judged on once);
+the fourth, number 3, is the judged part's: it was written by someone who had not read the rules.
 """
 
 from __future__ import annotations
@@ -81,6 +82,9 @@ def _direction(d: int, draw: Draw, v: int) -> np.ndarray:
 @ill("labels", "common_offset full_collapse", "knn", (0.5, 2.0, 5.0, 15.0, 50.0))
 def offset(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
+    if v == 3:  # the mean over tokens counts padding, whose vector is large in a few dimensions
+        pad = draw.normal(size=h.shape[1]) * np.exp(draw.normal(size=h.shape[1]))
+        return _with(a, h=(h + s * _size(h) * pad / np.linalg.norm(pad)) / (1 + s))
     return _with(a, h=h + s * _size(h) * _direction(h.shape[1], draw, v))
 
 
@@ -94,6 +98,9 @@ def cone(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Rows shrink towards one point of a narrow cone, and fine noise does not."""
     h = a["h"] - a["h"].mean(axis=0)
     noise = 0.03 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
+    if v == 3:  # sigmoid units that hardly leave one half
+        x = ((1 - s) * h + noise) * np.sqrt(h.shape[1]) / _size(h)
+        return _with(a, h=1 / (1 + np.exp(-x)))
     to = (2.0, 3.0, 5.0)[v] * _size(h) * _direction(h.shape[1], draw, 0)
     return _with(a, h=to + (1 - s) * h + noise)
 
@@ -101,11 +108,16 @@ def cone(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "point_collapse dimensional_collapse", "knn", (0.5, 0.8, 0.95, 0.99))
 def few_points(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
-    k = (4, 6, 3)[v]
+    k = (4, 6, 3, 5)[v]
     to = h[draw.choice(len(h), k, replace=False)]
     if v == 2:  # points that are no rows
         to = h.mean(axis=0) + 0.5 * _size(h) * unit(draw.normal(size=to.shape))
-    at = to[((h[:, None] - to) ** 2).sum(axis=2).argmin(axis=1)]
+    far = ((h[:, None] - to) ** 2).sum(axis=2)
+    if v == 3:  # a codebook: one code takes half of the rows, and codes are means of theirs
+        far[:, 0] -= np.median(far[:, 0] - far[:, 1:].min(axis=1))
+        for j in np.unique(far.argmin(axis=1)):
+            to[j] = h[far.argmin(axis=1) == j].mean(axis=0)
+    at = to[far.argmin(axis=1)]
     noise = 0.05 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
     return _with(a, h=at + (1 - s) * (h - at) + noise)
 
@@ -117,7 +129,13 @@ def one_class(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     to = h.mean(axis=0) if v == 0 else h[draw.integers(len(h))]
     if v == 2:  # the mean of another class
         to = h[y == np.bincount(y).argsort()[-2]].mean(axis=0)
-    noise = 0.02 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
+    if v == 3:  # two classes become one point half-way between them, their means first
+        two = [y == k for k in np.bincount(y).argsort()[-2:]]
+        to = (h[two[0]].mean(axis=0) + h[two[1]].mean(axis=0)) / 2
+        for own in two:
+            h[own] += s * (to - h[own].mean(axis=0))
+        own = two[0] | two[1]
+    noise = (0.02, 0.02, 0.02, 0.1)[v] * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
     h[own] = (to + (1 - s) * (h - to) + noise)[own]
     return _with(a, h=h)
 
@@ -127,7 +145,11 @@ def decay(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Singular values fall by a further power of their number, over a floor of noise."""
     h = a["h"] - a["h"].mean(axis=0)
     U, w, V = np.linalg.svd(h, full_matrices=False)
-    w = w * np.arange(1, len(w) + 1.0) ** -s if v < 2 else w * np.exp(-s * np.arange(len(w)) / 6)
+    if v == 3:  # deep linear layers, which grow along what is large
+        w = w * (w / w[0]) ** (1.5 * s)
+    else:
+        k = np.arange(len(w))
+        w = w * (k + 1.0) ** -s if v < 2 else w * np.exp(-s * k / 6)
     Q = np.eye(V.shape[1]) if v == 0 else np.linalg.qr(draw.normal(size=(V.shape[1],) * 2))[0]
     out = (U * w) @ V @ Q
     return _with(a, h=out + 1e-3 * _size(out) * draw.normal(size=out.shape))
@@ -136,6 +158,12 @@ def decay(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "dominating_direction", "knn", (0.3, 1.0, 3.0, 10.0))
 def dominating(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
+    if v == 3:  # a column in another unit
+        spread = h.std(axis=0)
+        j = draw.choice(np.flatnonzero(spread >= np.median(spread)))
+        h = h.copy()
+        h[:, j] += s * _size(h) / spread[j] * (h[:, j] - h[:, j].mean())
+        return _with(a, h=h)
     u = _direction(h.shape[1], draw, 0)
     if v == 1:
         u = np.eye(h.shape[1])[draw.integers(h.shape[1])]
@@ -145,10 +173,14 @@ def dominating(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 
 @ill("labels", "dimensional_collapse", "knn", (0.8, 0.4, 0.15, 0.06))
 def few_directions(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
-    """Only so large a share of random directions is left."""
+    """Only so large a share of the directions is left, random ones or the first."""
     h = a["h"]
     d = h.shape[1]
     k = max(2, round(s * d))
+    if v == 3:  # a penalty takes the same off all singular values
+        U, w, V = np.linalg.svd(h - h.mean(axis=0), full_matrices=False)
+        left = (U * np.maximum(w - w[min(k, len(w) - 1)], 0)) @ V
+        return _with(a, h=left + 1e-4 * _size(left) / np.sqrt(d) * draw.normal(size=h.shape))
     Q = np.linalg.qr(draw.normal(size=(d, d)))[0]
     left = h @ Q[:, :k] @ (Q[:, :k].T if v == 0 else Q[:, -k:].T)
     if v == 2:  # a bottleneck: rectified, and spread out again by a linear map
@@ -160,6 +192,9 @@ def few_directions(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def nearly_dead(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     some = _some(h.shape[1], s, draw)
+    if v == 3:  # rectified units that fire for one row in fifty
+        h[:, some] = np.maximum(h[:, some] - np.quantile(h[:, some], 0.98, axis=0), 0)
+        return _with(a, h=h)
     h[:, some] *= (0.02, 0.004, 0.01)[v] * (
         np.exp(0.5 * draw.normal(size=len(some))) if v == 2 else 1
     )
@@ -170,6 +205,9 @@ def nearly_dead(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def repeated(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """One dimension, or mixtures of two, so many times over."""
     h = a["h"]
+    if v == 3:  # a number beside the sample, as its length, broadcast over channels by a layer
+        beside = h.std() * draw.gamma(4.0, 0.5, size=(len(h), 1))
+        return _with(a, h=np.c_[(beside - beside.mean()) * draw.normal(size=int(s)), h])
     own = h[:, draw.choice(h.shape[1], 2, replace=False)]
     mixed = own @ draw.normal(size=(2, int(s))) if v == 1 else np.repeat(own[:, :1], int(s), axis=1)
     if v == 2:  # with either sign and a little noise
@@ -188,6 +226,9 @@ def quantised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     if v == 2:  # each dimension between its own extremes
         low, high = h.min(axis=0), h.max(axis=0)
         step = np.maximum(high - low, 1e-12) / (s - 1)
+    if v == 3:  # each row between its own extremes, as with a scale kept for each row
+        low, high = h.min(axis=1, keepdims=True), h.max(axis=1, keepdims=True)
+        step = np.maximum(high - low, 1e-12) / (s - 1)
     return _with(a, h=low + step * np.round((np.clip(h, low, high) - low) / step))
 
 
@@ -196,8 +237,11 @@ def shrunk(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Some rows shrink towards a common offset, and are everyone's neighbours."""
     h = a["h"] - a["h"].mean(axis=0)
     some = _some(len(h), s, draw)
-    h[some] *= (0.05, 0.15, 0.1)[v]
-    return _with(a, h=h + (1.0, 0.7, 0.5)[v] * _size(h) * _direction(h.shape[1], draw, 0))
+    if v == 3:  # long texts: means of many samples
+        h[some] = h[draw.integers(len(h), size=(len(some), 60))].mean(axis=1)
+    else:
+        h[some] *= (0.05, 0.15, 0.1)[v]
+    return _with(a, h=h + (1.0, 0.7, 0.5, 0.8)[v] * _size(h) * _direction(h.shape[1], draw, 0))
 
 
 # ---- rows ----
@@ -206,6 +250,10 @@ def shrunk(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "zero_rows", "knn", (0.002, 0.03, 0.1, 0.3))
 def zeros(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
+    if v == 3:  # one worker of several wrote nothing
+        workers = max(2, round(1 / s))
+        h[draw.integers(min(workers, len(h))) :: workers] = 0
+        return _with(a, h=h)
     h[np.arange(round(s * len(h))) if v == 1 else _some(len(h), s, draw)] = 0
     return _with(a, h=h)
 
@@ -220,11 +268,20 @@ def outliers(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     if v == 2:  # overflow: one dimension of the row
         h[some] = a["h"][some]
         h[some, draw.integers(h.shape[1], size=len(some))] += 10 * length
+    if v == 3:  # sums over a batch of a hundred instead of one sample
+        h[some] = a["h"][draw.integers(len(h), size=(len(some), 100))].sum(axis=1)
     return _with(a, h=h)
 
 
 @ill("labels", "mixed_normalisation mixed_scales", "euclidean", (0.02, 0.1, 0.5))
 def half_normalised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
+    if v == 3:  # a shard of the file passed a layer norm, the rest did not
+        h = a["h"] * 0.15 * np.sqrt(a["h"].shape[1]) / np.median(np.linalg.norm(a["h"], axis=1))
+        shard = draw.integers(len(h)) + np.arange(round(s * len(h)))
+        own = h[shard % len(h)]
+        own = own - own.mean(axis=1, keepdims=True)
+        h[shard % len(h)] = own / own.std(axis=1, keepdims=True)
+        return _with(a, h=h)
     h = a["h"] * (7, 0.1, 20)[v] / np.median(np.linalg.norm(a["h"], axis=1))
     some = _some(len(h), s, draw)
     spread = np.exp((0.2, 0.2, 0.4)[v] * draw.normal(size=(len(h), 1)))
@@ -236,6 +293,8 @@ def half_normalised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "mixed_scales mixed_normalisation", "euclidean", (1.2, 2.0, 5.0, 50.0))
 def two_scales(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
+    if v == 3:  # three sources with gains of their own
+        return _with(a, h=h * s ** draw.integers(-1, 2, size=(len(h), 1)))
     h[_some(len(h), (0.5, 0.3, 0.15)[v], draw)] *= s if v < 2 else 1 / s
     return _with(a, h=h)
 
@@ -245,6 +304,10 @@ def two_encoders(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     some = _some(len(h), s, draw)
     Q = np.linalg.qr(draw.normal(size=(h.shape[1],) * 2))[0]
+    if v == 3:  # another network on the same samples, with rows of the same mean and size
+        own = np.tanh(2 * (h - h.mean(axis=0)) @ Q * np.sqrt(h.shape[1]) / _size(h))
+        h[some] = h.mean(axis=0) + (own * _size(h) / _size(own))[some]
+        return _with(a, h=h)
     if v == 2:  # an encoder whose units are in another order and of other signs
         Q = np.eye(h.shape[1])[draw.permutation(h.shape[1])]
         Q = Q * draw.choice([-1, 1], h.shape[1])
@@ -258,8 +321,14 @@ def copies(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h, y = a["h"].copy(), a["labels"].copy()
     some = _some(len(h), s, draw)
     from_ = np.setdiff1d(np.arange(len(h)), some)
-    of = draw.choice(from_, max(1, len(some) // (1, 4, 2)[v]))
+    of = draw.choice(from_, max(1, len(some) // (1, 4, 2, 6)[v]))
     of = np.resize(of, len(some))
+    if v == 3:  # frames of a film: each a little further from the one before
+        step = 0.05 * h.std(axis=0) * draw.normal(size=(len(some), h.shape[1]))
+        for k in range(len(np.unique(of)), len(some)):
+            step[k] += step[k - len(np.unique(of))]
+        h[some], y[some] = h[of] + step, y[of]
+        return _with(a, h=h, labels=y)
     noise = (0.03, 0.15, 0.08)[v] * h.std(axis=0) * draw.normal(size=(len(some), h.shape[1]))
     h[some], y[some] = h[of] + noise, y[of]
     return _with(a, h=h, labels=y)
@@ -301,18 +370,30 @@ def label_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     y[some] = draw.integers(0, c, len(some)) if v != 1 else (y[some] + 1) % c
     if v == 2:  # by the frequencies of the classes
         y[some] = draw.choice(a["labels"], len(some))
+    if v == 3:  # taken for the class that is most alike
+        h, own = a["h"], np.unique(a["labels"])
+        means = np.stack([h[a["labels"] == k].mean(axis=0) for k in own])
+        far = ((means[:, None] - means) ** 2).sum(axis=2) + np.diag(np.full(len(own), np.inf))
+        y[some] = own[far.argmin(axis=1)][np.searchsorted(own, a["labels"][some])]
     return _with(a, labels=y)
 
 
 @ill("labels", "at_chance label_noise", "knn", (1.0,))
 def shuffled_labels(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     y = a["labels"]
+    if v == 3:  # labels in the order of names, 1, 10, 100, 101, ..., of rows in no order
+        rows = draw.permutation(len(y))
+        return _with(a, h=a["h"][rows], labels=y[rows][sorted(range(len(y)), key=str)])
     return _with(a, labels=np.roll(y, 37) if v == 1 else draw.permutation(y))
 
 
 @ill("labels", "at_chance", "knn", (1.0,))
 def pure_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     shape = a["h"].shape
+    if v == 3:  # the network was given noise: its usual mean and covariance, no content
+        middle = a["h"].mean(axis=0)
+        mixed = draw.normal(size=(len(a["h"]),) * 2) / np.sqrt(len(a["h"]))
+        return _with(a, h=middle + mixed @ (a["h"] - middle))
     noise = draw.normal(size=shape) if v == 0 else draw.random(size=shape)
     return _with(a, h=draw.standard_t(4, size=shape) if v == 2 else noise)
 
@@ -321,6 +402,10 @@ def pure_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def leak(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """The number of the class along one dimension, or one direction, under so much noise."""
     h, y = a["h"], a["labels"]
+    if v == 3:  # a column for each class
+        own = np.eye(int(y.max()) + 1)[y]
+        own = own + s * draw.normal(size=own.shape) / np.sqrt(own.shape[1])
+        return _with(a, h=np.c_[h, _size(h) / (1 + s * s) * (own - own.mean(axis=0))])
     code = y - y.mean() + s * draw.normal(size=len(y))
     code = 3 * _size(h) * code / (1e-9 + y.std())
     if v == 0:
@@ -335,6 +420,9 @@ def leak(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def shifted_split(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     test = a["split"] == 1
+    if v == 3:  # each dimension has another gain there, as with other statistics of a batch norm
+        h[test] *= np.exp(s * draw.normal(size=h.shape[1]))
+        return _with(a, h=h)
     u = draw.normal(size=h.shape[1])
     h[test] = h[test] + s * _size(h) * u / np.linalg.norm(u)
     if v == 2:  # some dimensions fade on the test side
@@ -356,6 +444,15 @@ def mispaired(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     if v == 0:
         some = _some(n, s, draw)
         to[some] = some[draw.permutation(len(some))]
+    elif v == 3:  # partners of samples that are alike were exchanged
+        free = dict.fromkeys(_some(n, s, draw).tolist())
+        while len(free) > 1:
+            i = next(iter(free))
+            del free[i]
+            rest = np.array(list(free))
+            j = int(rest[(unit(a["h1"][rest]) @ unit(a["h1"][[i]])[0]).argmax()])
+            del free[j]
+            to[i], to[j] = j, i
     elif v == 2:  # a block was shuffled
         first = int(draw.integers(0, n - round(s * n) + 1))
         to[first : first + round(s * n)] = draw.permutation(to[first : first + round(s * n)])
@@ -369,6 +466,11 @@ def mispaired(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def gap(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h2"]
     size = s * _size(h)
+    if v == 3:  # each side has an offset in a few large dimensions of its own
+        few = max(1, h.shape[1] // 16)
+        at = draw.permutation(h.shape[1])[: 2 * few].reshape(2, few)
+        u1, u2 = (np.isin(np.arange(h.shape[1]), k) / np.sqrt(few) for k in at)
+        return _with(a, h1=a["h1"] + size * u1, h2=h + size * u2)
     if v == 0:
         return _with(a, h2=h + size * _direction(h.shape[1], draw, 0))
     u = _direction(h.shape[1], draw, 0)
@@ -380,6 +482,9 @@ def gap(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 
 @ill("pairs", "side_scales", "recall_euclidean", (1.2, 3.0, 20.0))
 def scaled_side(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
+    if v == 3:  # unit rows on one side, sums over more or fewer tokens on the other
+        own = s * np.exp(0.05 * draw.normal(size=(len(a["h2"]), 1)))
+        return _with(a, h1=unit(a["h1"]), h2=own * unit(a["h2"]))
     middle = a["h1"].mean(axis=0) if v == 2 else 0.0
     return _with(a, h2=middle + (a["h2"] - middle) * (1 / s if v == 1 else s))
 
@@ -392,6 +497,11 @@ def permuted(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     to[some] = some[draw.permutation(len(some))] if v == 0 else np.roll(some, 1)
     if v == 2:  # in reverse
         to[some] = some[::-1]
+    if v == 3:  # heads first on one side, last on the other
+        heads = max(2, round(np.sqrt(len(some)) / 2))
+        block = np.arange(len(some) // heads * heads) + draw.integers(d - len(some) + 1)
+        to = np.arange(d)
+        to[block] = block.reshape(heads, -1).T.ravel()
     return _with(a, h2=a["h2"][:, to])
 
 
