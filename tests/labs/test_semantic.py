@@ -164,13 +164,41 @@ def test_held_out_sets_are_nine_of_eighteen_and_all_different():
     assert (order != np.arange(N)).sum() == 6
 
 
-def test_one_symbol_alone_is_misaligned():
-    plain = cs.data.contrastive_mod_add()
-    task = ablations.one_misaligned(0.9, seed=3)
+def test_one_symbol_alone_is_misaligned_and_stays_as_frequent():
+    plain = within(cs.data.contrastive_mod_add(), seed=3)
+    task = ablations.misaligned(plain, [3], 0.9, seed=3)
     assert task.law.sum() == pytest.approx(1)
     changed = np.abs(task.given_symbol() - plain.given_symbol()).max(axis=1) > 1e-12
     assert np.flatnonzero(changed).tolist() == [3]
     assert task.given_symbol()[3].max() == pytest.approx(0.9)
+    rest = np.sort(task.given_symbol()[3])[:-1]
+    assert rest[rest > 0] == pytest.approx(0.1 / (rest > 0).sum())
+    assert task.pairs().sum(axis=0) == pytest.approx(plain.pairs().sum(axis=0))
+    assert ((task.pairs() > 0) == (plain.pairs() > 0)).all()  # no sum that is held out
+
+
+def test_one_misaligned_symbol_is_judged_later_or_not():
+    def row(curve, loss=1.5):
+        h = np.random.default_rng(0).normal(size=(N, 8)).tolist()
+        same = {"nearest": curve, "equivalent": curve, "other": curve}
+        return {"step": [0, 1, 2], "ratio": curve, "loss": [loss] * 3, "h": h, **same}
+
+    def verdict(curve, area):
+        names = ("unchanged", "both", "no decay", "low start", "misaligned", "dimension")
+        early = [row([1, 0.3 + s, 0.1]) for s in (0, 0.01, 0.02)]
+        late = [row([1, curve + s, 0.1]) for s in (0, 0.011, 0.02)]
+        learners = {**dict.fromkeys(names, early), "one symbol": late}
+        rows = [{"step": [0], "accuracy": [0], "area": x} for x in (0.5, 0.51, 0.52)]
+        less = [{"step": [0], "accuracy": [0], "area": x} for x in (area, area, area)]
+        after = dict.fromkeys([*names, "fresh 8", "fresh 16"], rows)
+        after |= {f"{name}, shuffled": rows for name in learners} | {"one symbol": less}
+        result = {"lr_steps": 6.4, "n_seeds": 3, "d_large": 16, "learners": learners}
+        judged = ablations.claims({**result, "downstream": after})
+        return {claim.id: claim.verdict for claim in judged}["E3.one_later"]
+
+    assert verdict(0.8, 0.2) == "holds"
+    assert verdict(0.1, 0.2) == "fails"
+    assert verdict(0.3, 0.2) == "inconclusive"
 
 
 def test_precision_and_gap_of_planted_distances():
