@@ -18,9 +18,7 @@ forward pass for a step. `long` writes a checkpoint after every epoch and goes o
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -31,7 +29,7 @@ import torch
 from torch import nn
 
 import chiaroscuro as cs
-from environment import HERE, environment, save
+from environment import HERE, save
 
 PRESET = "cifar-long"
 SHAPES = {
@@ -166,7 +164,9 @@ def pilots(given: argparse.Namespace) -> None:
             **scores(run.networks, data, asked.views, ["ridge"]),
         }
         print(key, json.dumps(known[key]), flush=True)
-        save("cifar-pilots", known, f"python benchmarks/cifar.py pilots --minutes {given.minutes:g}")
+        save(
+            "cifar-pilots", known, f"python benchmarks/cifar.py pilots --minutes {given.minutes:g}"
+        )
 
 
 # ---- the long training ----
