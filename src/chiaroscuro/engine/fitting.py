@@ -217,7 +217,7 @@ def fit(
             a scheduler of torch; None keeps the rate as it is.
         epochs: passes over the batches.
         steps_per_epoch: needed for batches without a length.
-        options: slow copies, gradient caching, precision, device, what is saved.
+        options: momentum encoder, gradient caching, precision, device, what is saved.
         callbacks: monitors (`Callback`) and loggers (`Logger`, which need `out`).
         out: a `Run`, or the folder of a new one: checkpoints and history go there.
         resume: go on from the newest good checkpoint in `out`.

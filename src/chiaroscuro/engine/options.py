@@ -13,7 +13,7 @@ __all__ = ["FitOptions"]
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How `fit` runs: slow copies, memory, precision, device, and what is saved.
+    """How `fit` runs: momentum encoder, memory, precision, device, and what is saved.
 
     Args:
         seed: of the queue's first rows, of dropout, and of a `DataLoader`'s own shuffling.
@@ -23,7 +23,7 @@ class FitOptions:
         precision: "full"; "bfloat16" by autocast; or "float16", with a loss that is scaled so that
             small gradients are kept (for GPUs without bfloat16).
         compile: whether the networks are compiled by torch.compile.
-        momentum: of a slow copy that embeds the other side; 0 is no copy.
+        momentum: momentum of the momentum encoder that embeds the other view; 0 uses none.
         momentum_schedule: "constant", or "cosine" from the momentum to 1.
         queue: how many of the copy's embeddings are kept as candidates; 0 is none.
         own_target: compare each side with the network's own projections of the other, without
@@ -90,14 +90,14 @@ class FitOptions:
             need(
                 not value or self.momentum > 0 or self.own_target,
                 lambda name=name, value=value: (
-                    f"`{name}={value}` needs a slow copy, `momentum` above 0; received "
+                    f"`{name}={value}` needs a momentum encoder, `momentum` above 0; received "
                     f"{self.momentum}. Or `own_target`, which compares with the network itself."
                 ),
             )
         need(
             not (self.own_target and self.momentum > 0),
             lambda: (
-                f"`own_target` needs no slow copy, `momentum` 0; received {self.momentum}: one "
+                f"`own_target` needs `momentum=0`; received {self.momentum}: one "
                 "target, the copy or the network itself."
             ),
         )

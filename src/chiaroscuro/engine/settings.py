@@ -1,4 +1,4 @@
-"""Settings: everything a training is asked for."""
+"""Settings of a training run."""
 
 from __future__ import annotations
 
@@ -53,17 +53,18 @@ class DataSettings:
     """Choose the samples to train on.
 
     Args:
-        source: a text for `open_data`; `digits` is bundled, so that every preset runs anywhere.
-        part: "train" or "test" side of the split, or "all"; data without a split are taken whole.
-        distinct: only the first row of every group, so that no two samples of a batch show the same
-            thing and are yet each other's negatives. Needed with `views.fresh`.
-        workers: processes that prepare batches ahead; 0 prepares them between steps. The batches
-            are the same, bit by bit.
-        timeout: seconds to wait for a batch of the workers before training ends with a sentence;
-            0 waits for ever.
-        tokenizer: how texts become tokens: "" takes bytes; else a `tokenizer.json` of Hugging Face,
-            or the folder of a model that holds one.
-        text_length: tokens kept of each text; the rest is cut.
+        source: dataset, file or call, as `open_data` reads it. The default `digits` is bundled.
+        part: side of the split to train on: "train", "test" or "all". Data without a split are used
+            whole.
+        distinct: use only the first row of every group, so that two samples of the same thing are
+            not negatives of each other. Required by `views.fresh`.
+        workers: number of processes that prepare batches; 0 prepares them in the training process.
+            The batches are identical.
+        timeout: seconds to wait for a batch from the workers before training stops with an error;
+            0 waits forever.
+        tokenizer: Hugging Face `tokenizer.json`, or a model folder that contains one; "" reads
+            texts as bytes.
+        text_length: maximum number of tokens of a text; longer texts are truncated.
     """
 
     source: str = "digits"
@@ -86,11 +87,11 @@ class ViewSettings:
     """Choose the two views of a positive pair.
 
     Args:
-        first: view of the first side, in its notation; "" leaves samples as they are. Strength 0.5
-            is SimCLR's for small images [chen2020simclr, B.9].
-        second: view of the other side; "" is the same as the first, "none" leaves samples as they
-            are.
-        fresh: the data draw each side anew before the view is applied, as wandering digits can.
+        first: augmentation of the first view, such as `SimCLR(size=32)`; "" applies none. Strength
+            0.5 is SimCLR's for small images [chen2020simclr, B.9].
+        second: augmentation of the second view; "" uses the first, "none" applies none.
+        fresh: render each view anew from the data before augmenting it; for data that can, such as
+            `digits`.
     """
 
     first: str = "SimCLR(size=32, strength=0.5)"
@@ -112,25 +113,27 @@ class NetworkSettings:
     """Choose the networks that map samples to embeddings.
 
     Args:
-        encoder: the encoder, in its notation.
-        second_encoder: encoder of the other side of the pair (texts); "" shares the first.
-        projector: the projector, in its notation without `d_in`, which is the encoder's `d`. 128
-            dimensions [chen2020simclr, Sec. 2.3]; it standardises, which small networks need to
-            leave the collapsed start.
-        predictor: network after the projector, on the side that learns [grill2020byol]; "" is none.
-        momentum: momentum of a slow copy that embeds the other side, 0.999 [he2020moco], 0.996
-            [grill2020byol]; 0 is no copy.
-        momentum_schedule: "constant" [he2020moco], or "cosine" from the momentum to 1
+        encoder: encoder, such as `ResNet(depth=18)`.
+        second_encoder: encoder of the second view, such as texts; "" shares the first.
+        projector: projector, written without `d_in`, which is the encoder's `d`. 128 dimensions
+            [chen2020simclr, Sec. 2.3]. The default standardises its output, which small networks
+            need to leave the collapsed start.
+        predictor: network after the projector, on the online branch only [grill2020byol]; "" is
+            none.
+        momentum: momentum of the momentum encoder (EMA copy) that embeds the other view: 0.999
+            [he2020moco], 0.996 [grill2020byol]; 0 uses none.
+        momentum_schedule: "constant" [he2020moco], or "cosine", which raises the momentum to 1
             [grill2020byol, Sec. 3.3].
-        queue: how many of the copy's embeddings are kept as candidates [he2020moco]; 0 is none.
-        own_target: whether each side is compared with the network's own projections of the other,
-            without predictor and gradient [chen2021simsiam], in the place of a slow copy's.
-        average: decay of an average of weights kept for evaluation; 0 is none.
-        sync_batch_norm: batch statistics over all ranks, not over each one's part of the batch.
-        shard: cut parameters, gradients and moments over the ranks (FSDP), for networks that do not
-            fit on one device; of no effect on one rank.
-        recompute: make activations again in the backward pass instead of keeping them; for networks
-            without batch norms.
+        queue: number of earlier keys of the momentum encoder kept as negatives [he2020moco]; 0
+            keeps none.
+        own_target: compare each view with the network's own projection of the other, without
+            predictor and gradient [chen2021simsiam], instead of a momentum encoder.
+        average: decay of an exponential moving average of the weights for evaluation; 0 keeps none.
+        sync_batch_norm: compute batch-norm statistics over all ranks instead of per rank.
+        shard: shard parameters, gradients and optimiser state over the ranks (FSDP), for networks
+            that do not fit on one device; no effect on a single rank.
+        recompute: recompute activations in the backward pass (gradient checkpointing) instead of
+            storing them; for networks without batch norm.
     """
 
     encoder: str = "ResNet(depth=18, stem='small')"
@@ -154,15 +157,16 @@ class NetworkSettings:
         need(
             self.queue == 0 or self.momentum > 0 or self.own_target,
             lambda: (
-                f"`network.queue = {self.queue}` needs a slow copy that fills it: `network.momentum"
-                f"` above 0; received {self.momentum}. Or `network.own_target = true`."
+                f"`network.queue = {self.queue}` needs a momentum encoder that fills it, with "
+                f"`network.momentum` above 0; received {self.momentum}. Or set "
+                "`network.own_target = true`."
             ),
         )
         need(
             not (self.own_target and self.momentum > 0),
             lambda: (
-                "`network.own_target` needs no slow copy, `network.momentum` 0; received "
-                f"{self.momentum}: one target, the copy or the network itself."
+                "`network.own_target` needs `network.momentum = 0`; received "
+                f"{self.momentum}. The target is either the network itself or a momentum encoder."
             ),
         )
 
@@ -172,13 +176,13 @@ class OptimiserSettings:
     """Choose the optimiser.
 
     Args:
-        name: optimiser, "lars", "sgd" or "adamw".
+        name: optimiser: "lars", "sgd" or "adamw".
         lr: learning rate; 0.3, SimCLR's at batch 256 with LARS [chen2020simclr, Sec. 2.3].
-        momentum: momentum, 0.9 [you2017lars]; the first beta of AdamW.
-        second_momentum: the second beta of AdamW, 0.999 [loshchilov2019adamw].
+        momentum: momentum, or the first beta of AdamW; 0.9 [you2017lars].
+        second_momentum: second beta of AdamW; 0.999 [loshchilov2019adamw].
         weight_decay: weight decay, 1e-6 [chen2020simclr, Sec. 2.3].
-        trust: LARS's eta, 0.001 [you2017lars].
-        clip: largest norm of the whole gradient; 0 does not clip.
+        trust: trust coefficient (eta) of LARS; 0.001 [you2017lars].
+        clip: maximum norm of the gradient; 0 does not clip.
     """
 
     name: str = "lars"
@@ -209,10 +213,10 @@ class ScheduleSettings:
     """Choose the schedule of the learning rate.
 
     Args:
-        name: schedule, "cosine" [chen2020simclr, Sec. 2.3], "linear", "constant", or "lambda": a
-            formula, as torch's LambdaLR takes one [tan2024, App. B].
+        name: schedule: "cosine" [chen2020simclr, Sec. 2.3], "linear", "constant", or "lambda" with
+            a formula, as torch's LambdaLR [tan2024, App. B].
         warmup: epochs of linear warm-up; 10 [chen2020simclr, Sec. 2.3].
-        formula: formula of "lambda", see `Formula`; the whole factor, warm-up included.
+        formula: factor on the learning rate for "lambda", including warm-up; see `Formula`.
     """
 
     name: str = "cosine"
@@ -233,12 +237,12 @@ class ScheduleSettings:
             Formula(self.formula)
 
     def factor(self, step: int, steps: int, per_epoch: int) -> float:
-        """Return what the learning rate of a step is multiplied by.
+        """Return the factor on the learning rate at a step.
 
         Args:
-            step: from 0.
-            steps: of the whole training.
-            per_epoch: steps of an epoch.
+            step: index of the step, from 0.
+            steps: number of steps in total.
+            per_epoch: number of steps per epoch.
         """
         warmup = min(steps, round(self.warmup * per_epoch))
         if self.name == "lambda":
@@ -248,12 +252,12 @@ class ScheduleSettings:
 
 @dataclass(frozen=True)
 class SavingSettings:
-    """What is written while training; none of it changes a weight.
+    """Choose what is saved during training; none of it changes the weights.
 
     Args:
-        every: steps between checkpoints; 0 is one at the end of each epoch.
-        keep: checkpoints kept; 2, so that one is good while the next is written.
-        record: steps between lines of loss in the history.
+        every: steps between checkpoints; 0 saves one at the end of each epoch.
+        keep: number of checkpoints to keep; 2, so that one is complete while the next is written.
+        record: steps between entries of the loss in the history.
     """
 
     every: int = 0
@@ -274,20 +278,20 @@ class Settings:
     name what their packages export and nothing else.
 
     Args:
-        objective: the loss, in its notation; NT-Xent at tau 0.5 [chen2020simclr, B.9].
-        symmetric: with a slow copy, add the loss with the two views exchanged [grill2020byol]; a
-            queue then serves both and takes the keys of both.
-        seed: seed of the initial weights, the order of samples and the views.
-        epochs: passes over the samples; 100, the shortest of [chen2020simclr].
-        batch: pairs per step, all ranks together; 256, the smallest of [chen2020simclr].
-        micro_batch: pairs embedded at a time, by gradient caching; 0 is all of them.
-        device: device to train on; "auto" is an accelerator (CUDA, MPS, ...) if there is one, else
-            the CPU.
-        precision: precision of the networks in training, "full", or "bfloat16" or "float16" by
-            autocast; the last scales the loss, and leaves out a step whose gradients overflow
-            [micikevicius2018mixed, Sec. 3.2]. The objective is computed in float32 either way. A
-            CPU without bfloat16 instructions gets the same numbers, more slowly.
-        compile: whether the networks are compiled, by torch.compile; needs a C++ compiler on a CPU.
+        objective: loss, such as `InfoNCE(kernel=Cosine(tau=0.5))`; NT-Xent at tau 0.5
+            [chen2020simclr, B.9].
+        symmetric: with a momentum encoder, add the loss with the two views exchanged
+            [grill2020byol]; a queue then stores the keys of both.
+        seed: seed of the initial weights, the order of samples and the augmentations.
+        epochs: number of passes over the data; 100, the fewest in [chen2020simclr].
+        batch: pairs per step, over all ranks; 256, the smallest in [chen2020simclr].
+        micro_batch: pairs that are embedded at a time (gradient caching); 0 embeds the whole batch.
+        device: device to train on; "auto" uses an accelerator (CUDA, MPS, ...) if there is one.
+        precision: precision of the networks: "full", or "bfloat16" or "float16" by autocast.
+            "float16" scales the loss and skips steps whose gradients overflow
+            [micikevicius2018mixed, Sec. 3.2]. The objective is always computed in float32. CPUs
+            without bfloat16 instructions emulate it, slowly.
+        compile: compile the networks with torch.compile; needs a C++ compiler on a CPU.
 
     Example:
         >>> from chiaroscuro.engine import read_settings
@@ -342,7 +346,7 @@ class Settings:
         need(
             not self.symmetric or self.network.momentum > 0 or self.network.own_target,
             lambda: (
-                "`symmetric` needs a slow copy, `network.momentum` above 0; received "
+                "`symmetric` needs a momentum encoder, `network.momentum` above 0; received "
                 f"{self.network.momentum}. Without one both views are anchors already, unless "
                 "`network.own_target` stops the gradient of one."
             ),

@@ -63,7 +63,7 @@ class State:
     rates: tuple[float, ...]
     """The learning rate of each group of parameters, before any schedule."""
     target: Momentum | None
-    """The slow copy that embeds the other side (MoCo, BYOL)."""
+    """Momentum encoder that embeds the other view (MoCo, BYOL)."""
     average: Momentum | None
     """The average of weights for evaluation."""
     queue: Tensor | None

@@ -107,7 +107,7 @@ def _backward(state: State, networks: Any, batch: PairBatch, options: FitOptions
     triples = isinstance(x2, Triples)
     need(
         not triples or (state.target is None and not options.own_target),
-        "Hard negatives need both sides to learn; received a training with a target: a slow copy "
+        "Hard negatives need both sides to learn; received a target: a momentum encoder "
         "(`network.momentum`) or the network itself (`network.own_target`).",
     )
     seen = _of_triples if triples else _pair_or_crops
@@ -230,8 +230,8 @@ def _precision(options: FitOptions) -> AbstractContextManager:
 def _against_target(state: State, networks: Any, batch: PairBatch, options: FitOptions) -> Tensor:
     """Return the loss of what learns against what the target says of the other view.
 
-    The target is the slow copy, or the network itself, without predictor and gradient. With both
-    orders of the views, the queue is a candidate in each and takes the keys of both.
+    The target is the momentum encoder, or the network itself, without predictor and gradient.
+    With both orders of the views, the queue is a candidate in each and takes the keys of both.
     """
     x1, x2, y = batch
     both = options.symmetric or isinstance(x2, Crops)
@@ -269,7 +269,7 @@ def _enqueue(state: State, keys: Tensor) -> None:
 
 
 def _follow(state: State, options: FitOptions, steps: int) -> None:
-    """The slow copies take their step."""
+    """Update the momentum encoders."""
     if state.target is not None:
         momentum = options.momentum
         if options.momentum_schedule == "cosine":

@@ -1,4 +1,4 @@
-"""DINO: a student's distribution over prototypes follows that of its slow copy."""
+"""DINO: a student's distribution over prototypes follows that of a momentum teacher."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class DINO(Objective):
         P = Sinkhorn-Knopp of stop(z2) / target_tau, equal use of prototypes  centring="sinkhorn"
 
     `z1` are the scores (n, K) that the student gives the prototypes for one crop, `z2` those of the
-    teacher, a slow copy, for another; the gradient stops at `z2`. This is one direction and one
-    pair of crops: the loss of many crops is the mean over pairs of different crops whose second one
-    the teacher sees.
+    teacher, a momentum encoder, for another; the gradient stops at `z2`. This is one direction and
+    one pair of crops: the loss of many crops is the mean over pairs of different crops whose
+    second one the teacher sees.
 
     The centre is the running mean of the teacher's scores and keeps one prototype from taking all;
     the small `target_tau` sharpens and keeps them from being used alike. Nothing here moves the
