@@ -72,9 +72,10 @@ def test_what_is_saved_embeds_as_the_run_does(vit, tmp_path):
 
 def test_the_card_is_filled_in_from_the_run(vit, tmp_path):
     run, _ = vit
-    text = (run.save_pretrained(tmp_path / "out", licence="cc-by-4.0") / "README.md").read_text()
+    text = (run.save_pretrained(tmp_path / "out", licence="CC-BY-4.0") / "README.md").read_text()
+    assert "knn_200" not in text  # 8 rows have no 200 neighbours
     for words in (
-        "license: cc-by-4.0", "24 numbers", f"`{run.settings()['data']['source']}`",
+        'license: "cc-by-4.0"', "24 numbers", f"`{run.settings()['data']['source']}`",
         "minus [0.5, 0.4, 0.3], divided by [0.2, 0.2, 0.3]", "raw input (control)",
         "the network before training (control)", "Fitted on 8 rows, tested on 8 others",
         "Not diagnosed", "@inproceedings{chen2020simclr", "`Cosine(tau=0.5)`"[1:12],
@@ -350,9 +351,12 @@ def features(run, x):
 @pytest.mark.parametrize("which", ["vit", "resnet"])
 def test_timm_loads_every_key(which, request, tmp_path):
     import timm
+    from huggingface_hub import ModelCard
+    from PIL import Image
 
     run, _ = request.getfixturevalue(which)
-    out = export(run, "timm", tmp_path / "out")
+    out = export(run, "timm", tmp_path / "out", licence='our: own "licence"')
+    assert ModelCard.load(out / "README.md").data.license == 'our: own "licence"'
     model = timm.create_model(f"local-dir:{out}", pretrained=True).eval()
     weights = load_file(out / "model.safetensors")
     model.load_state_dict(weights, strict=True)
@@ -362,6 +366,10 @@ def test_timm_loads_every_key(which, request, tmp_path):
     prepared = timm.data.resolve_model_data_config(model)
     assert list(prepared["mean"]) == [0.5, 0.4, 0.3]
     assert list(prepared["input_size"]) == [3, 32, 32]
+    wide = np.random.default_rng(0).integers(0, 255, (1, 40, 72, 3), np.uint8)
+    transform = timm.data.create_transform(**prepared)
+    right = cs.engine.open_run(run).views[0].plain(torch.from_numpy(wide).permute(0, 3, 1, 2))
+    torch.testing.assert_close(transform(Image.fromarray(wide[0]))[None], right, rtol=0, atol=0.05)
 
 
 @pytest.mark.extra("torchvision")

@@ -278,3 +278,76 @@ def test_a_model_that_is_not_there(tmp_path):
         from_transformers(str(tmp_path / "missing"))
     with pytest.raises(InputError, match="pool='max'"):
         from_transformers("x", pool="max")
+
+
+# ---- what fits of a folder or file of transformers ----
+
+
+def saved(folder, config, tensors):
+    folder.mkdir()
+    (folder / "config.json").write_text((config / "config.json").read_text())
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return str(folder)
+
+
+@pytest.mark.extra("transformers")
+def test_a_folder_that_fits_in_part_is_counted_and_taken_only_when_asked(bert, tmp_path, capfd):
+    from safetensors.torch import load_file
+
+    folder, theirs = bert
+    tensors = load_file(folder / "model.safetensors")
+    less = {k: v for k, v in tensors.items() if "intermediate" not in k and "pooler" not in k}
+    half = saved(tmp_path / "half", folder, less)
+    with pytest.raises(
+        InputError, match=r"its 21 tensors.* 19 tensors fit, 2 missing \(`encoder.*`partial=true`"
+    ):
+        from_transformers(half)
+    adapter = from_transformers(half, partial=True)
+    assert "2 missing" in adapter.fitted
+    words = "embeddings.word_embeddings.weight"
+    assert torch.equal(adapter.module.module.state_dict()[words], theirs.state_dict()[words])
+    assert adapter.origin == f"from_transformers(name={half!r}, pool='mean', partial=True)"
+
+    other = saved(tmp_path / "other", folder, {**tensors, words: torch.zeros(60, 3)})
+    with pytest.raises(InputError, match="1 of another shape"):
+        from_transformers(other)
+    deeper = {"encoder.layer.7.output.dense.bias": torch.zeros(16), "cls.predictions.bias": less[
+        "embeddings.LayerNorm.bias"].clone()}  # fmt: skip
+    more = saved(tmp_path / "more", folder, {**tensors, **deeper})
+    with pytest.raises(InputError, match=r"1 left over \(`encoder.layer.7.* 1 of a head, not used"):
+        from_transformers(more)
+    assert capfd.readouterr().err == ""  # the report of transformers is ours
+
+
+@pytest.mark.extra("transformers")
+@pytest.mark.parametrize("prefix", ["", "bert.", "module.backbone."])
+def test_a_file_of_weights_for_a_configuration_of_transformers(bert, tmp_path, prefix):
+    folder, theirs = bert
+    tensors = {prefix + name: value for name, value in theirs.state_dict().items()}
+    torch.save({"state_dict": tensors | {"cls.bias": torch.zeros(2)}}, tmp_path / "w.pth")
+    adapter = from_transformers(str(folder), weights=tmp_path / "w.pth").eval()
+    tokens = torch.randint(1, 60, (2, 5))
+    with torch.no_grad():
+        right = from_transformers(str(folder)).eval()(tokens)
+        assert torch.equal(adapter(tokens), right)
+    assert "0 missing" in adapter.fitted
+    with pytest.raises(InputError, match="`fresh` or `weights`; received both"):
+        from_transformers(str(folder), fresh=True, weights="w.pth")
+
+
+@pytest.mark.extra("timm")
+def test_the_network_of_a_file_is_chosen_by_its_prefix(tmp_path):
+    import timm
+
+    state = timm.create_model("resnet18").state_dict()
+    zeros = {f"second.{name}": torch.zeros_like(value) for name, value in state.items()}
+    torch.save({f"first.{k}": v for k, v in state.items()} | zeros, tmp_path / "w.pth")
+    with pytest.raises(
+        InputError, match=r"2 fit alike: `first\.`, `second\.`. Choose with `prefix=`"
+    ):
+        from_timm("resnet18", weights=tmp_path / "w.pth")
+    adapter = from_timm("resnet18", weights=tmp_path / "w.pth", prefix="first.")
+    assert torch.equal(adapter.module.conv1.weight, state["conv1.weight"])
+    assert "prefix='first.'" in adapter.origin
+    again = parse(adapter.origin, {**NAMES, **models.fresh_calls()})
+    assert not torch.equal(again.module.conv1.weight, state["conv1.weight"])

@@ -90,7 +90,10 @@ def test_other_networks_in_the_file_are_counted_and_left_alone():
         load_weights(fresh, twins, prefix="c.")
 
 
-@pytest.mark.parametrize("head", ["fc.weight", "head.bias", "classifier.1.weight", "heads.head.x"])
+HEADS = ["fc.weight", "head.bias", "classifier.1.weight", "heads.head.x", "projection_head.0.bias"]
+
+
+@pytest.mark.parametrize("head", HEADS)
 def test_a_head_is_left_out(head):
     trained, fresh = small(1), small()
     match = load_weights(fresh, {**trained.state_dict(), head: torch.ones(2)})
@@ -250,3 +253,26 @@ def test_a_model_with_weights_is_written_and_read_back(tmp_path):
     assert "partial=True" in repr(parse(partial, NAMES))
     with pytest.raises(InputError, match="needs a model; received `int`"):
         from_weights(3, "w.pt")
+
+
+def test_the_running_average_is_taken_as_timm_does(tmp_path):
+    net, average = small(), small()
+    torch.save(
+        {"state_dict": net.state_dict(), "state_dict_ema": average.state_dict()}, tmp_path / "w.pth"
+    )
+    found = small()
+    load_weights(found, tmp_path / "w.pth")
+    assert all(map(torch.equal, found.state_dict().values(), average.state_dict().values()))
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "backbone."])
+def test_weights_of_the_module_inside_an_adapter(prefix, tmp_path):
+    """As the module itself is saved, or as the adapter is."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    torch.save({prefix + k: v for k, v in net.state_dict().items()}, tmp_path / "w.pth")
+    torch.save(models.Adapter(net).state_dict(), tmp_path / "adapter.pth")
+    for name in ("w.pth", "adapter.pth"):
+        fresh = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+        adapter = models.from_weights(models.Adapter(fresh), str(tmp_path / name))
+        x = torch.rand(5, 3)
+        assert torch.equal(adapter(x), net(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -66,7 +67,7 @@ def card(facts: Facts) -> str:
     header = [
         "---",
         f"library_name: {facts.library}",
-        f"license: {facts.licence or 'unknown'}",
+        f"license: {json.dumps(facts.licence.lower() or 'unknown')}",
         "pipeline_tag: feature-extraction",
         "tags: [contrastive-learning, self-supervised-learning, chiaroscuro]",
         "---",
@@ -143,7 +144,8 @@ def _evaluation(facts: Facts) -> str:
     protocol = facts.evaluation.get("protocol", {})
     rows = {k: _shares(v) for k, v in results.items() if k in _SUBJECTS and isinstance(v, Mapping)}
     rows = {k: v for k, v in rows.items() if v}
-    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    measured = (k for row in rows.values() for k, share in row.items() if share is not None)
+    names = list(dict.fromkeys(measured))
     if not names:
         return ""
     lines = [

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.exporting.files import Files, Preprocessing, renamed
-from chiaroscuro.models import Adapter, Model, ResNet, ViT
+from chiaroscuro.models import Adapter, Model, ResNet, ViT, fresh_calls
 from chiaroscuro.models.resnet import BLOCKS
 from chiaroscuro.spec import parse
 
@@ -59,6 +59,7 @@ def for_timm(encoder: Model, prepare: Preprocessing) -> Files:
             "fixed_input_size": "img_size" in given,
             "interpolation": "bilinear",
             "crop_pct": 1.0,
+            "crop_mode": "squash",  # both sides to the size, as our views do
             "mean": list(prepare.mean),
             "std": list(prepare.std),
             "num_classes": 0,
@@ -276,10 +277,10 @@ def _with_class_token(encoder: ViT, library: str) -> None:
 def _origin(encoder: Model, library: str) -> tuple[Adapter, dict[str, Any]]:
     """Return the adapter and the arguments of the call that made it."""
     call = f"from_{library}"
-    if not (isinstance(encoder, Adapter) and (encoder.origin or "").startswith(f"{call}(")):
+    if not (isinstance(encoder, Adapter) and f"{call}(" in (encoder.origin or "")):
         raise InputError(
             f"`chiaro export --to {library}` needs an architecture of {library}: a `ResNet`, a "
             f"`ViT` or `{call}(...)`; received `{encoder!r}`. `--to torch` and `--to onnx` take "
             "any."
         )
-    return encoder, parse(str(encoder.origin), {call: dict})
+    return encoder, parse(str(encoder.origin), {**fresh_calls(), call: dict})

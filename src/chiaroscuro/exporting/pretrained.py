@@ -309,17 +309,8 @@ def _without_files(folder: Path) -> dict[str, Any]:
     from.
     """
     named = {name: getattr(models, name) for name in models.__all__}
-    kept: dict[str, Callable[..., Any]] = {
-        k: v for k, v in named.items() if isinstance(v, type) and issubclass(v, Model)
-    }
-    for name in ("from_timm", "from_torchvision"):
-        plain = named[name]
-        kept[name] = lambda plain=plain, weights=None, partial=False, **given: plain(**given)
-    kept["from_weights"] = lambda model, *_, **__: model
-    kept["from_transformers"] = lambda name, pool="mean", fresh=False: models.from_transformers(
-        str(folder / "transformers"), pool, fresh=True
-    )
-    return kept
+    own = {k: v for k, v in named.items() if isinstance(v, type) and issubclass(v, Model)}
+    return {**own, **models.fresh_calls(folder / "transformers")}
 
 
 # ---- files ----

@@ -407,18 +407,7 @@ def _fresh(encoder: nn.Module) -> nn.Module:
     if isinstance(encoder, Adapter):
         if encoder.origin is None:
             return _drawn_again(encoder)
-        drawn: dict[str, Any] = {
-            **model_names(),
-            "from_timm": lambda weights=None, partial=False, **given: models.from_timm(**given),
-            "from_torchvision": lambda weights=None, partial=False, **given: (
-                models.from_torchvision(**given)
-            ),
-            "from_transformers": lambda name, pool="mean", fresh=True: models.from_transformers(
-                name, pool, fresh=True
-            ),
-            "from_weights": lambda model, *_, **__: model,
-        }
-        return parse(encoder.origin, drawn)
+        return parse(encoder.origin, {**model_names(), **models.fresh_calls()})
     if isinstance(encoder, Model):
         return parse(notation(encoder), model_names())
     return _drawn_again(encoder)

@@ -4,6 +4,7 @@ from chiaroscuro.models.adapter import Adapter, from_timm, from_torchvision, fro
 from chiaroscuro.models.describe import Description, describe
 from chiaroscuro.models.features import features
 from chiaroscuro.models.foreign import load_foreign
+from chiaroscuro.models.fresh import fresh_calls
 from chiaroscuro.models.mlp import MLP
 from chiaroscuro.models.model import Model
 from chiaroscuro.models.momentum import Momentum
@@ -33,6 +34,7 @@ __all__ = [
     "ViT",
     "describe",
     "features",
+    "fresh_calls",
     "from_timm",
     "from_torchvision",
     "from_transformers",

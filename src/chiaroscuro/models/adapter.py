@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import os
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.models.model import Model, positive
-from chiaroscuro.models.weights import load_weights
+from chiaroscuro.models.weights import Match, accept, load_weights, tensors_of
 
 __all__ = ["Adapter", "from_timm", "from_torchvision", "from_transformers"]
 
@@ -140,7 +141,10 @@ def _guesses(module: nn.Module) -> Iterator[Tensor]:
 
 
 def from_torchvision(
-    name: str, weights: str | os.PathLike | None = None, partial: bool = False
+    name: str,
+    weights: str | os.PathLike | None = None,
+    partial: bool = False,
+    prefix: str | None = None,
 ) -> Adapter:
     """Return an image model of torchvision without its classifier, untrained or with weights.
 
@@ -150,6 +154,7 @@ def from_torchvision(
         name: as in `torchvision.models.list_models()`.
         weights: of the model, with or without its classifier.
         partial: take what fits of the weights and leave the rest as it was initialised.
+        prefix: in front of the names of the file; None finds it.
     """
     models = _library("from_torchvision", name, "torchvision.models")
     _require_model("from_torchvision", name, models.list_models(module=models))
@@ -157,10 +162,10 @@ def from_torchvision(
     head = next((head for head in _HEADS if hasattr(module, head)), None)
     need(head is not None, lambda: f"`from_torchvision({name!r})` finds no classifier to remove.")
     setattr(module, str(head), nn.Identity())
-    match = "" if weights is None else str(load_weights(module, weights, partial))
+    match = "" if weights is None else str(load_weights(module, weights, partial, prefix))
     adapter = Adapter(module, example=torch.zeros(2, 3, 224, 224))
     adapter.pretrained, adapter.fitted = weights is not None, match
-    written = {"weights": weights, "partial": partial or None}
+    written = {"weights": weights, "partial": partial or None, "prefix": prefix}
     return _named(adapter, "from_torchvision", name=name, **written)
 
 
@@ -175,6 +180,7 @@ def from_timm(
     weights: str | os.PathLike | None = None,
     size: int | None = None,
     partial: bool = False,
+    prefix: str | None = None,
 ) -> Adapter:
     """Return an image model of timm without its classifier, untrained or with weights.
 
@@ -186,6 +192,7 @@ def from_timm(
         weights: of the model, with or without its classifier.
         size: side of the images, for models that are built for one (transformers); None is timm's.
         partial: take what fits of the weights and leave the rest as it was initialised.
+        prefix: in front of the names of the file; None finds it.
     """
     timm = _library("from_timm", name, "timm")
     _require_model("from_timm", name, timm.list_models())
@@ -197,56 +204,127 @@ def from_timm(
             f"`from_timm({name!r}, size={size})` takes images of any size; leave `size` out."
         ) from None
     module.reset_classifier(0)
-    match = "" if weights is None else str(load_weights(module, weights, partial))
+    match = "" if weights is None else str(load_weights(module, weights, partial, prefix))
     usual = tuple(getattr(module, "default_cfg", {}).get("input_size", (3, 224, 224)))[1:]
     sides = usual if size is None else (size, size)
     adapter = Adapter(module, example=torch.zeros(2, channels, *sides))
     adapter.pretrained, adapter.fitted = weights is not None, match
-    written = {"weights": weights, "size": size, "partial": partial or None}
+    written = {"weights": weights, "size": size, "partial": partial or None, "prefix": prefix}
     return _named(adapter, "from_timm", name=name, channels=channels, **written)
 
 
-def from_transformers(name: str, pool: str = "mean", fresh: bool = False) -> Adapter:
+def from_transformers(
+    name: str,
+    pool: str = "mean",
+    fresh: bool = False,
+    weights: str | os.PathLike | None = None,
+    partial: bool = False,
+) -> Adapter:
     """Return a text or image model of transformers from a local folder or the local cache.
 
     A text model takes tokens (n, t) and, if there is padding, a mask that is True (or 1) at real
     tokens; without a mask, the padding token of its configuration is masked. An image model takes
-    images (n, channels, height, width). Nothing is downloaded, and no weights but safetensors are
-    read.
+    images (n, channels, height, width). Nothing is downloaded, and a folder is read only if its
+    weights are in safetensors.
 
     Args:
         name: a folder, or a name whose files are in the cache already.
         pool: "mean" over the real tokens or over the positions of a map, or "cls", the first token.
         fresh: draw the weights instead of reading them; the folder then needs `config.json` alone.
+        weights: a file to read instead of the folder's, with or without a head and a prefix.
+        partial: take what fits of the weights and leave the rest as it was initialised.
     """
     need(
         pool in ("mean", "cls"),
         lambda: f"`from_transformers(pool={pool!r})` needs `'mean'` or `'cls'`.",
     )
+    need(
+        not (fresh and weights is not None),
+        lambda: f"`from_transformers({name!r})` needs `fresh` or `weights`; received both.",
+    )
     transformers = _library("from_transformers", name, "transformers")
+    found = {"local_files_only": True}
+    match: Match | None = None
     try:
-        if fresh:
-            config = transformers.AutoConfig.from_pretrained(name, local_files_only=True)
-            module = transformers.AutoModel.from_config(config)
-        else:
-            module = transformers.AutoModel.from_pretrained(
-                name, local_files_only=True, use_safetensors=True
-            )
+        with _silent(transformers):
+            if fresh or weights is not None:
+                config = transformers.AutoConfig.from_pretrained(name, **found)
+                module = transformers.AutoModel.from_config(config)
+            if weights is not None:
+                tensors, prefix, outside = tensors_of(module, weights)
+                module, info = type(module).from_pretrained(
+                    None, config=config, state_dict=tensors, **_REPORTED
+                )
+                match = _loaded(_without_pooler(module), info, prefix, outside)
+            elif not fresh:
+                module, info = transformers.AutoModel.from_pretrained(
+                    name, use_safetensors=True, **_REPORTED, **found
+                )
+                match = _loaded(_without_pooler(module), info)
     except OSError:
         raise ChiaroError(
             f"`from_transformers({name!r})` finds no such model on this machine, and downloads "
             "nothing. Give a folder with `config.json` and `model.safetensors`."
         ) from None
+    except ChiaroError:
+        raise
     except ValueError as error:
         raise InputError(
             f"`from_transformers({name!r})` cannot build it: {str(error).splitlines()[0][:200]}"
         ) from None
-    # parts that no output of ours depends on would be trained by weight decay alone
+    if match is not None:
+        accept(module, match, f"`{name if weights is None else os.fspath(weights)}`", partial)
+    adapter = _of_transformers(_without_pooler(module).train(fresh), pool)
+    adapter.pretrained, adapter.fitted = not fresh, "" if match is None else str(match)
+    written = {"fresh": fresh or None, "weights": weights, "partial": partial or None}
+    return _named(adapter, "from_transformers", name=name, pool=pool, **written)
+
+
+# so that transformers returns what fitted, and neither draws nor refuses in silence
+_REPORTED = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+
+
+def _without_pooler(module: Any) -> nn.Module:
+    """Return the module without what none of our outputs depends on: weight decay alone would
+    train it.
+    """
     if getattr(module, "pooler", None) is not None and list(module.pooler.parameters()):
         module.pooler = None
-    adapter = _of_transformers(module.train(fresh), pool)
-    adapter.pretrained = not fresh
-    return _named(adapter, "from_transformers", name=name, pool=pool, fresh=fresh or None)
+    return module
+
+
+def _loaded(module: nn.Module, info: Any, prefix: str = "", outside: int = 0) -> Match:
+    """Return which tensors fitted, by the report of transformers."""
+    children = {name for name, _ in module.named_children()}
+    own = f"{getattr(module, 'base_model_prefix', '')}."
+    rest = sorted(name.removeprefix(own) for name in info["unexpected_keys"])
+    other_shape = sorted(entry[0] for entry in info["mismatched_keys"])
+    needed = list(module.state_dict())
+    missing = sorted(name for name in info["missing_keys"] if name in needed)
+    return Match(
+        loaded=tuple(name for name in needed if name not in (*missing, *other_shape)),
+        missing=tuple(missing),
+        left_over=tuple(name for name in rest if name.partition(".")[0] in children),
+        other_shape=tuple(other_shape),
+        head=tuple(name for name in rest if name.partition(".")[0] not in children),
+        prefix=prefix,
+        outside=outside,
+    )
+
+
+@contextlib.contextmanager
+def _silent(transformers: Any) -> Iterator[None]:
+    """Leave out its own report and progress bar: the match says the same, with counts."""
+    logging = transformers.utils.logging
+    before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _of_transformers(module: nn.Module, pool: str) -> Adapter:

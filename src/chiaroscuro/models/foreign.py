@@ -21,7 +21,7 @@ from chiaroscuro.errors import ChiaroError, InputError, need
 
 __all__ = ["load_foreign"]
 
-_INSIDE = ("state_dict", "model_state_dict", "model", "net")
+_INSIDE = ("state_dict_ema", "model_ema", "state_dict", "model_state_dict", "model", "net")
 _PREFIXES = ("module.", "_orig_mod.")  # of DistributedDataParallel and torch.compile
 _DAMAGE = (
     *(SafetensorError, RuntimeError, EOFError, ValueError, LookupError, OSError, TypeError),
@@ -36,9 +36,10 @@ def load_foreign(path: str | os.PathLike) -> dict[str, Tensor]:
     """Return the tensors of a `.pt`, `.pth`, `.bin` or `.safetensors` file, by name, on the CPU.
 
     A pickle is read with `weights_only=True`: tensors and plain containers, and nothing that could
-    run. A checkpoint that keeps its weights under `state_dict` or `model` is opened to them, one
-    that keeps several networks (`teacher` and `student`) has the network's name in front of each
-    tensor's, and the prefix of a data-parallel or compiled model is removed.
+    run. A checkpoint that keeps its weights under `state_dict` or `model` is opened to them, or to
+    their running average under `state_dict_ema` or `model_ema`, as timm does. One that keeps
+    several networks (`teacher` and `student`) has the network's name in front of each tensor's,
+    and the prefix of a data-parallel or compiled model is removed.
 
     Args:
         path: the file.

@@ -103,6 +103,10 @@ def naming_schemes(model: nn.Module) -> list[dict[str, tuple[str, ...]]]:
     own = list(model.state_dict())
     schemes: list[dict[str, tuple[str, ...]]] = [{name: (name,) for name in own}]
     if not isinstance(model, ResNet | ViT):
+        inner = own
+        while inner and all(name.startswith("module.") for name in inner):  # inside an `Adapter`
+            inner = [name.removeprefix("module.") for name in inner]
+            schemes.append({name: (theirs,) for name, theirs in zip(own, inner, strict=True)})
         return schemes
     schemes += [scheme for library in LIBRARIES if (scheme := names_in(model, library))]
     if isinstance(model, ResNet):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,13 @@ from chiaroscuro.models.model import Model
 from chiaroscuro.models.names import naming_schemes
 from chiaroscuro.models.vit import resampled
 
-__all__ = ["Match", "from_weights", "load_weights"]
+__all__ = ["Match", "accept", "from_weights", "load_weights", "tensors_of"]
 
-HEADS = ("fc", "head", "heads", "classifier", "last_linear", "head_dist", "pre_logits", "pooler")
-"""Submodules that classify: a file may have them where the network has none."""
+HEADS = (
+    *("fc", "head", "heads", "classifier", "last_linear", "head_dist", "pre_logits", "pooler"),
+    *("projection_head", "prototypes"),
+)
+"""Submodules that classify or project: a file may have them where the network has none."""
 
 _POSITIONS = ("pos_embed", "pos_embedding", "position_embeddings")
 _COUNTERS = "num_batches_tracked"  # absent from files of old versions of torch, and unused
@@ -151,16 +154,51 @@ def load_weights(
         prefix=prefix,
         outside=len(given) - len(inside),
     )
-    need(
-        bool(values) and (partial or match.complete),
-        lambda: (
-            f"`{type(module).__name__}` needs its {len(ours)} tensors from {source}: {match}."
-            + _shapes(other_shape, scheme, inside, ours)
-            + (" `partial=true` takes those that fit." * (bool(values) and not partial))
-        ),
-    )
+    accept(module, match, source, partial, lambda: _shapes(other_shape, scheme, inside, ours))
     module.load_state_dict({**ours, **values})
     return match
+
+
+def accept(
+    module: nn.Module,
+    match: Match,
+    source: str,
+    partial: bool,
+    shapes: Callable[[], str] = lambda: "",
+) -> None:
+    """Raise an error with the counts of a match, unless it is complete or accepted in part.
+
+    Args:
+        module: the network.
+        match: of its tensors with those of a file.
+        source: the file, for the message.
+        partial: whether a match in part is accepted.
+        shapes: says of tensors of another shape how they differ.
+    """
+    need(
+        bool(match.loaded) and (partial or match.complete),
+        lambda: (
+            f"`{type(module).__name__}` needs its {len(module.state_dict())} tensors from "
+            f"{source}: {match}.{shapes()}"
+            + (" `partial=true` takes those that fit." * (bool(match.loaded) and not partial))
+        ),
+    )
+
+
+def tensors_of(module: nn.Module, weights: str | os.PathLike) -> tuple[dict[str, Tensor], str, int]:
+    """Return the tensors of a file that belong to a network, without the prefix of their names.
+
+    Args:
+        module: the network.
+        weights: a file that `load_foreign` reads.
+
+    Returns:
+        tensors by name, the prefix, and how many tensors there are outside of it.
+    """
+    given = load_foreign(weights)
+    _, prefix = _best(module, given, None, f"`{os.fspath(weights)}`")
+    inside = {name.removeprefix(prefix): t for name, t in given.items() if name.startswith(prefix)}
+    return inside, prefix, len(given) - len(inside)
 
 
 def from_weights(
