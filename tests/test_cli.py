@@ -283,7 +283,7 @@ def test_presets_are_listed_and_shown(capsys):
     assert (status, err) == (0, "")
     names = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
     assert "simclr" in names
-    assert "SimCLR: pull two augmentations of an image together, push the other images" in out
+    assert "SimCLR: pull two augmentations of an image together," in out
     for name in names:
         assert run(capsys, "preset", "show", name)[1].startswith("# ")
 

@@ -19,7 +19,7 @@ _CONTROLS = {c: repr(chr(c))[1:-1] for c in (*range(32), *range(127, 160))}
 
 
 class ChiaroError(Exception):
-    """Anything Chiaroscuro refuses or cannot do; its text is a sentence for the user.
+    """Base class of all errors that Chiaroscuro raises; the message is a sentence for the user.
 
     What a sentence quotes may be anything: of more than 2,000 letters the middle is left out, ends
     of lines become spaces, and control characters are spelled out.
@@ -35,7 +35,7 @@ class ChiaroError(Exception):
 
 
 class InputError(ChiaroError, ValueError):
-    """The call was wrong: the sentence names the invariant, what came, and the likely fix."""
+    """Raised for a wrong call; the message names what is required, what was received, and a fix."""
 
 
 class SpecError(InputError):
@@ -70,7 +70,7 @@ def install_command(extra: str) -> str:
 
 
 def number(call: str, name: str, x: object, least: float = 0.0, above: bool = False) -> float:
-    """x as a float, if it is a finite number of at least `least` (or above it); else a sentence.
+    """Return x as a float if it is finite and at least `least` (or above it), or raise an error.
 
     Example:
         >>> number("Weighted", "weight", 2)

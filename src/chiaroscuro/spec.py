@@ -423,7 +423,7 @@ def _check(name: str, signature: inspect.Signature, arguments: list, keywords: d
 
 
 def say_parameters(cls: type) -> None:
-    """Let the constructor of a class refuse a parameter it does not have in one sentence.
+    """Make the constructor of a class report an unknown parameter in one sentence.
 
     The sentence names the parameter that is meant, also where another library calls it otherwise
     (`temperature` for `tau`). The signature stays as it is.

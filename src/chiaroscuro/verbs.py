@@ -357,7 +357,7 @@ def report(
     view: Any = None,
     second_view: Any = None,
 ) -> Path:
-    """Write one page that shows what was learnt, and return its path.
+    """Write a report page that shows what was learned, and return its path.
 
     A run that has not been embedded, diagnosed or evaluated is, first; `complete=False` leaves that
     out. What cannot be done (a run whose objects are not given, data without labels) is left out of

@@ -50,7 +50,7 @@ _DAMAGE = (SafetensorError, ValueError, TypeError, LookupError, RecursionError, 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The step it was taken at, arrays by name, and JSON state."""
+    """Checkpoint: its step, arrays by name, and JSON state."""
 
     step: int
     arrays: dict[str, np.ndarray]

@@ -32,7 +32,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """What a model made of n samples, and what is known of them; every field may be missing.
+    """Embeddings of n samples with their labels, ids and other fields; every field is optional.
 
     Args:
         h, z: outputs of encoder and projector, (n, d).

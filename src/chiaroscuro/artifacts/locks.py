@@ -34,7 +34,7 @@ lost when this process closes the file, so that it is not even opened again."""
 
 @contextlib.contextmanager
 def one_writer(folder: Path) -> Iterator[str]:
-    """Hold the right to write to a run folder, or say who holds it.
+    """Lock a run folder for writing, or raise an error that names the process that holds the lock.
 
     The lock is one of the kernel's on `writer.lock`: it ends with the process, also where that is
     killed, and is not inherited by processes that are forked. The file says who holds it, for

@@ -83,7 +83,7 @@ def _entries(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class History:
-    """The records of a `history.jsonl`, and one sentence for each line that is not one."""
+    """Records of a `history.jsonl`, and a message for each line that could not be read."""
 
     records: list[dict[str, Any]]
     problems: list[str]
@@ -138,7 +138,7 @@ def record_of(line: bytes) -> tuple[dict[str, Any] | None, str]:
 
 @dataclass(frozen=True)
 class Run:
-    """The folder of one training.
+    """Folder of one training run.
 
         settings.toml     what was asked for, every default filled in
         environment.json  where it ran
@@ -461,7 +461,7 @@ class Run:
 
 
 def environment() -> dict[str, Any]:
-    """Versions, machine, threads, command line and time: what one needs to repeat a run.
+    """Return versions, machine, threads, command line and time, as needed to repeat a run.
 
     Neither user nor host is named.
 

@@ -95,7 +95,7 @@ def from_arrays(
 
 
 def read_arrays(path: str | Path) -> Dataset:
-    """Return a dataset from an `.npz` (see `from_arrays` for the names) or a bare `.npy`.
+    """Read a dataset from an `.npz` (see `from_arrays` for the names) or a single `.npy`.
 
     A bare `.npy` is `images` if it holds uint8 images and `x` otherwise; it is mapped, not read,
     so that a file larger than memory is no obstacle. Object arrays are refused: reading one would

@@ -27,7 +27,7 @@ _WORD = re.compile(rb"[a-z]+(?:'[a-z]+)?")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Corpus:
-    """Sentences as tokens, and the words that the tokens are.
+    """Tokenised sentences and their vocabulary.
 
     Args:
         words: of the tokens, by falling frequency; the first three are no words.

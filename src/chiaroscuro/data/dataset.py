@@ -53,7 +53,7 @@ Samples = dict[str, NDArray[Any]]
 
 @runtime_checkable
 class Column(Protocol):
-    """Anything of a known length that gives the values at an array of rows: an array, or files."""
+    """Column of a dataset: anything with a length that returns the values at given rows."""
 
     def __len__(self) -> int: ...
 
@@ -61,7 +61,7 @@ class Column(Protocol):
 
 
 class Source(Protocol):
-    """What made a dataset and can make more of it: fresh views of the same rows."""
+    """Generator behind a dataset, which can render fresh views of the same rows."""
 
     def draw(self, rows: NDArray[np.int64], *, seed: int, epoch: int, view: int) -> Samples:
         """New views of these rows, a pure function of (seed, epoch, row, view)."""
@@ -70,7 +70,7 @@ class Source(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Skipped:
-    """A file that was found and left out, and why."""
+    """File that was skipped, and the reason."""
 
     path: str
     reason: str
@@ -78,7 +78,7 @@ class Skipped:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A frozen table. `data[indices]` is a batch: a dictionary of arrays, one per column.
+    """Immutable table of samples. `data[indices]` is a batch: a dictionary of arrays by column.
 
     Inputs are the columns a model may look at: `images` (n, h, w, 3) uint8, `x` numbers of any
     shape, `texts` one string a row, `captions` a tuple of strings a row. Descriptions are `labels`,

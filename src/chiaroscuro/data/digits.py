@@ -39,7 +39,7 @@ AT_ONCE = 256  # images rendered together: they fit the cache
 
 @dataclasses.dataclass(frozen=True)
 class WanderingDigits:
-    """How digits wander. Each nuisance has a range; a range of no width switches it off.
+    """Handwritten digits at random positions, angles, sizes and colours, each with its range.
 
         pixel(p) = paper(p) + ink(R(-angle) (p - (x, y)) / scale) (colour - paper(p))
 

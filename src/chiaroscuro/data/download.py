@@ -180,7 +180,7 @@ def get(
     base_url: str | None = None,
     official: Official | None = None,
 ) -> Path:
-    """Fetch an official dataset and return its folder; nothing is fetched that is there already.
+    """Download an official dataset and return its folder; existing files are not downloaded again.
 
     Args:
         name: `cifar10`, `cifar100`, `tiny_imagenet`, `mnist` or `fashion_mnist`.

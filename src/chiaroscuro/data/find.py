@@ -72,7 +72,7 @@ _FILES: dict[str, Callable[..., Dataset]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Available:
-    """A dataset that has a name here: where it is, or None with how to get it."""
+    """Named dataset: its path, or None and how to get it."""
 
     name: str
     where: str | None
@@ -80,7 +80,7 @@ class Available:
 
 
 def open_data(spec: Any) -> Dataset:
-    """Return the dataset that a text names.
+    """Open the dataset that a text names.
 
     A name: `digits` (bundled), `cifar10`, `cifar100`, `tiny_imagenet`, `mnist`, `fashion_mnist`,
     `emoji`, `modular_addition`, or the name of a file in the folder that `CHIARO_DATA` names,
@@ -155,7 +155,7 @@ def is_data(text: str) -> bool:
 
 
 def layouts() -> dict[str, Callable[..., Dataset]]:
-    """Return what reads data, by the ending of a file or by the name of a call such as `table()`.
+    """Return the readers of data by file ending or by the name of a call such as `table()`.
 
     Example:
         >>> layouts()[".csv"].__name__, "digits()" in layouts()

@@ -29,7 +29,7 @@ Scale = float | tuple[float, ...]
 
 
 class Law(ABC):
-    """A law on a space, around a centre (abstract)."""
+    """Abstract distribution on a space, around a centre."""
 
     @abstractmethod
     def draw(self, centre: Array, space: Space, stream: Stream) -> Array:
@@ -181,7 +181,7 @@ class Laplace(Law):
 
 @dataclass(frozen=True)
 class GeneralisedNormal(Law):
-    """The law whose InfoNCE kernel is `Lp(p, scale^p)` [zimmermann2021clica].
+    """Generalised normal law; its InfoNCE kernel is `Lp(p, scale^p)` [zimmermann2021clica].
 
         p(z | c) = prod_k p / (2 scale_k Gamma(1/p)) exp(-|z_k - c_k|^p / scale_k^p)
 

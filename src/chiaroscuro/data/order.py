@@ -131,7 +131,7 @@ class Order:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Blocks:
-    """How the rows of a dataset lie in storage: in blocks that are cheap to read one at a time.
+    """Layout of a dataset in storage: blocks that are cheap to read one at a time.
 
     Args:
         sizes: rows of each block, in the order of the rows: of a shard, of a row group.
@@ -158,7 +158,7 @@ class Blocks:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BlockOrder:
-    """Epochs of batches that read storage block by block, for data where jumping is slow.
+    """Shuffled batches that read storage block by block, for data where random access is slow.
 
     An epoch takes the blocks (shards, row groups) in a random order and cuts that sequence of
     samples into `lanes` stretches of equal length. Within each, windows of `buffer` samples are
@@ -241,7 +241,7 @@ class BlockOrder:
 
 
 def order_of(data: Any, batch: int, seed: int = 0, at_least: int = 2) -> Order | BlockOrder:
-    """Return the order in which a dataset is trained on: block by block where it has blocks.
+    """Return the order in which a dataset is read in training; block by block if it has blocks.
 
     Args:
         data: a `Dataset`.

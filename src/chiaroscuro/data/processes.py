@@ -31,7 +31,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Process:
-    """Pairs of observations of latents that share their content [rusak2022, Sec. 2].
+    """Generate pairs of observations whose latents share their content [rusak2022, Sec. 2].
 
         z1 ~ marginal;  z2 = (kept(. | z1_c), style(. | z1_s));  x1 = g(z1), x2 = g(z2)
 

@@ -276,7 +276,7 @@ def from_frame(
     name: str = "table",
     size: int | None = None,
 ) -> Dataset:
-    """Convert a pandas or polars data frame, or an arrow table; the pandas index is left out.
+    """Convert a pandas or polars DataFrame, or an arrow table; the pandas index is dropped.
 
     Args:
         frame: the table.

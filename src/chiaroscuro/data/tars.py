@@ -56,7 +56,7 @@ def read_tar(
     buffer: int | None = None,
     texts: bool = True,
 ) -> Dataset:
-    """Read the samples of archives as a dataset with random access.
+    """Read samples from tar archives in WebDataset's layout, with random access.
 
     Images (`.jpg`, `.png`, ...) are decoded when a batch asks for them; `.txt` is the text, `.cls`
     the label, `.json` may hold `caption`, `captions`, `text` and `label`. A sample without an image

@@ -86,7 +86,7 @@ class Strings:
 
 
 def read_text(path: str | Path) -> Dataset:
-    """Return the sentences of a file, one per line; blank lines are none. `ids` are line numbers.
+    """Read a text file, one text per line; blank lines are skipped. `ids` are line numbers.
 
     Args:
         path: a `.txt` in UTF-8, or the same gzipped.

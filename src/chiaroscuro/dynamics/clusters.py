@@ -27,7 +27,7 @@ _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 @dataclass(frozen=True, eq=False)
 class ClusterMotion:
-    """How each of N clusters moves.
+    """Motion of each of N clusters.
 
     Args:
         sizes: (N,), points.
@@ -52,7 +52,7 @@ class ClusterMotion:
 
 
 def cluster_motion(v: Tensor, labels: Tensor) -> ClusterMotion:
-    """Mean velocity and spread of velocities of each cluster [calder2025, Thm 4.5].
+    """Return the mean velocity of each cluster and its spread [calder2025, Thm 4.5].
 
     Args:
         v: (n, d), velocities, of `velocity` or of a `Flow`.
@@ -142,7 +142,7 @@ def cluster_velocity(
 
 
 def invariance_drift(z1: Tensor, z2: Tensor, relative: bool = False) -> Tensor:
-    """Return how far two views of each sample are apart: 0 as long as the map is invariant.
+    """Return the distance between two views of each sample; 0 if the map is invariant.
 
         sqrt(mean_i |z1_i - z2_i|^2)
 
@@ -180,7 +180,7 @@ def invariance_drift(z1: Tensor, z2: Tensor, relative: bool = False) -> Tensor:
 def invariance_rate(
     module: nn.Module, x1: Tensor, x2: Tensor, loss: Callable[[Tensor], Tensor]
 ) -> float:
-    """Return how fast training parts two views of each sample, to first order in time.
+    """Return how fast training separates two views of each sample, to first order in time.
 
         sqrt(mean_i |z1_i' - z2_i'|^2),   z' = -K grad L on both views together
 

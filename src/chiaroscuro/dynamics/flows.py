@@ -23,7 +23,7 @@ State = list[Tensor]
 
 @dataclass(frozen=True)
 class Steps:
-    """How a flow is followed: steps of one size, by a rule, and which of them are recorded.
+    """How to integrate a flow: the step size, the rule, and which steps to record.
 
         euler   s <- s + size v(s): gradient descent [calder2025, eq. 14 and 15]; error of order 1
         rk4     the classical Runge-Kutta rule, four velocities a step; error of order 4
@@ -67,7 +67,7 @@ class Steps:
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """A trajectory of embeddings.
+    """Trajectory of embeddings.
 
     Args:
         times: (s,), step times size.
@@ -94,7 +94,7 @@ class Flow:
 def vanilla_flow(
     loss: Loss, z: Tensor, steps: Steps, project: Callable[[Tensor], Tensor] | None = None
 ) -> Flow:
-    """Embeddings that move freely, without a network: z' = -grad L(z) [calder2025, eq. 13].
+    """Integrate the flow of embeddings without a network: z' = -grad L(z) [calder2025, eq. 13].
 
     grad L is that of the total loss. In the terms of eq. (11), for a loss that is a mean of n
     separate terms, this is K_ij = n delta_ij I (Remark 4.2 corrected).
@@ -128,7 +128,7 @@ def kernel_flow(
     steps: Steps,
     project: Callable[[Tensor], Tensor] | None = None,
 ) -> Flow:
-    """Embeddings that move as a network with a fixed neural kernel would move them.
+    """Integrate the flow of embeddings under a fixed neural kernel.
 
         z_i' = -sum_j K_ij grad_j L       [calder2025, eq. 11, for the total loss]
 
@@ -178,7 +178,7 @@ def kernel_flow(
 
 
 def training_flow(loss: Loss, module: nn.Module, x: Tensor, steps: Steps) -> Flow:
-    """Embeddings of a network while gradient descent trains its weights: w' = -grad_w L(f(w, x)).
+    """Train a network by gradient descent and record its embeddings: w' = -grad_w L(f(w, x)).
 
     With "euler" this is plain full-batch gradient descent. The module itself is left as it is; the
     weights at the end are in the result.

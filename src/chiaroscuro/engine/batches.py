@@ -40,7 +40,7 @@ __all__ = [
 
 
 def tokens(texts: list[str], length: int = 96) -> Tensor:
-    """Texts as bytes: a start token, then each byte of UTF-8 plus 1, then zeros.
+    """Encode texts as bytes: a start token, then each UTF-8 byte plus 1, then zeros.
 
     Args:
         texts: any strings.
@@ -95,7 +95,7 @@ def training_part(settings: Settings, data: Dataset) -> Dataset:
 
 
 def spaced(data: Dataset, n: int) -> Dataset:
-    """At most n of the rows, evenly spaced, the first and the last among them.
+    """Return at most n of the rows, evenly spaced, including the first and the last.
 
     Args:
         data: the samples.
@@ -284,7 +284,7 @@ def _numbers(columns: dict[str, NDArray[Any]], n: int) -> NDArray[Any]:
 def plain(
     data: Dataset, indices: NDArray[np.int64], side: int = 0, view: View | None = None
 ) -> Tensor:
-    """These samples with nothing random, as the network of a side takes them.
+    """Return samples without augmentation, as the network of a view expects them.
 
     Args:
         data: the samples.

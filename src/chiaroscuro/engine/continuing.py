@@ -18,7 +18,7 @@ _LR = "optimiser.lr"
 
 
 def continued(folder: str | os.PathLike, overrides: Iterable[str] = ()) -> Settings:
-    """Return the settings of a run to go on with. Nothing is written: `train(resume=True)` does so.
+    """Return the settings for continuing a run. Nothing is written: `train(resume=True)` does so.
 
     Overrides may lengthen training (`epochs`), say where the data are now (`data.source`; they have
     to be the same data), lower the learning rate of a run that diverged (`optimiser.lr`), and

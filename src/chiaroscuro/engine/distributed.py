@@ -96,12 +96,12 @@ def rank(group: Group = None) -> int:
 
 
 def is_first(group: Group = None) -> bool:
-    """Return whether this is the rank that writes files and speaks."""
+    """Return whether this is the rank that writes files and prints."""
     return rank(group) == 0
 
 
 def barrier(group: Group = None) -> None:
-    """Wait here until every rank has come."""
+    """Wait until every rank has reached this call."""
     if world_size(group) > 1:
         _exchange([], [], group)
 

@@ -64,7 +64,7 @@ def embed(
     second_view: Any = None,
     passing: Passing | None = None,
 ) -> Embeddings:
-    """Embed a dataset, and return the embeddings with all that is known of its rows.
+    """Embed a dataset, and return the embeddings with the labels, ids and other fields of its rows.
 
     Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
     the data have them; thumbnails of images and `layer_input` of arrays. Of a run it also holds
@@ -209,16 +209,15 @@ def load_networks(run: Run | str | os.PathLike) -> Networks:
 
 @dataclass(frozen=True)
 class Passing:
-    """How samples go through networks that embed them.
+    """How to embed: device, precision and workers.
 
     Args:
-        device: where; "auto" is an accelerator where there is one, else the CPU.
-        precision: "full", "bfloat16" or "float16" by autocast, on an accelerator; None is that of
-            the run, and full for modules. A CPU computes in full precision, so that its numbers do
-            not depend on how they were asked for.
-        workers: processes that read samples ahead; 0 reads each batch when its turn comes.
-        spread: whether the ranks share the work, each a stretch of the rows; all have to call then,
-            and all receive the whole.
+        device: device; "auto" is an accelerator if there is one, or the CPU.
+        precision: "full", "bfloat16" or "float16" by autocast, on an accelerator; None uses that of
+            the run, and "full" for modules. A CPU always computes in full precision.
+        workers: number of processes that read samples ahead; 0 reads in this process.
+        spread: whether the ranks share the work, each a range of the rows. All ranks must call
+            then, and all receive the whole result.
     """
 
     device: str = "auto"

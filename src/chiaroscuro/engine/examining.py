@@ -27,7 +27,7 @@ INPUTS = 64
 
 @dataclass(frozen=True, eq=False)
 class Examined:
-    """What is seen of a run.
+    """Embedded rows of a run, for diagnosis.
 
     Args:
         embeddings: of rows of its data and of two views of each, with the untrained control.

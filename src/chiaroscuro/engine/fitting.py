@@ -98,7 +98,7 @@ its mean loss."""
 
 
 class StopTraining(Exception):  # noqa: N818 - nothing went wrong
-    """Raised by a callback, ends the training after this epoch; `fit` then returns as at its end.
+    """Raise in a callback to stop training after this epoch; `fit` then returns normally.
 
     The state is saved, the epoch recorded with the message under `stopped`, and `resume` goes on.
     """
@@ -106,7 +106,7 @@ class StopTraining(Exception):  # noqa: N818 - nothing went wrong
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What is known of a training besides its objects, for callbacks and checks.
+    """Metadata of a training run, for callbacks and checks.
 
     Args:
         settings: that were asked for.
@@ -130,7 +130,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Moment:
-    """The end of an epoch, as callbacks see it.
+    """State at the end of an epoch, as passed to callbacks.
 
     `networks` are in evaluation mode, without gradients, and the averaged ones where an average is
     kept. `data` are the samples trained on; `settings`, `data`, `run` (the folder) and `origin` are
@@ -164,7 +164,7 @@ ends it, after the epoch.
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """What `fit` returns.
+    """Result of `fit`.
 
     Args:
         networks: trained, in evaluation mode; the averaged ones where an average is kept.

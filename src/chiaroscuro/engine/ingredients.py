@@ -60,7 +60,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Ingredients:
-    """What a training is made of, as objects; None where the settings' text counts.
+    """Objects that a training run uses; None where the text in the settings applies.
 
     Args:
         data: anything that `open_data` takes.

@@ -193,7 +193,7 @@ def _layout(networks: nn.Module) -> torch.memory_format:
 
 @dataclass(frozen=True, eq=False)
 class Modules:
-    """Modules in the place of the texts of `NetworkSettings`; None where the text counts."""
+    """Modules that replace the texts of `NetworkSettings`; None where the text applies."""
 
     encoder: nn.Module | None = None
     second_encoder: nn.Module | None = None
@@ -211,7 +211,7 @@ def build(
     modules: Modules | None = None,
     dimensions: Sequence[int | None] = (),
 ) -> Networks:
-    """Make networks with fresh weights, a function of the settings and the seed alone.
+    """Build networks with fresh weights, which depend only on the settings and the seed.
 
     torch's generator is left as it was.
 

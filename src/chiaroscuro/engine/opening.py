@@ -32,7 +32,7 @@ INITIAL = "initial"
 
 
 class OpenRun:
-    """A training with all that belongs to it; each part is loaded at most once.
+    """A run with its settings, data, views and networks; each part is loaded at most once.
 
     Made by `open_run` of a folder, or returned by `train` where nothing is written.
 

@@ -52,7 +52,7 @@ def preset_summary(name: str) -> str:
 
 
 def read_settings(what: Any, overrides: Iterable[str] | Mapping[str, Any] = ()) -> Settings:
-    """Settings from a preset's name, a TOML file, TOML text or a dictionary, and overrides.
+    """Read settings from a preset's name, a TOML file, TOML text or a dictionary, with overrides.
 
     Args:
         what: `"simclr"`, `"mine.toml"`, a text with line breaks or `=`, a dictionary, or settings.

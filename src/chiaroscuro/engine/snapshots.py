@@ -33,7 +33,7 @@ _VECTORS = ("h", "z", "h1", "h2", "z1", "z2")
 
 
 def snapshots(rows: int = 1000, every: int | None = None) -> Callback:
-    """Return a callback that leaves `embeddings/epoch-0005.npz` and the like in the run folder.
+    """Return a callback that writes snapshots `embeddings/epoch-0005.npz`, ... into the run folder.
 
     Each holds `ids`, `h`, `z` and, of two views of every row, `h1 h2 z1 z2`; the rows and their
     views are the same in all of them. `epoch-0000` is the network before its first step.

@@ -173,7 +173,7 @@ def _queue(networks: Networks, options: FitOptions) -> Tensor:
 
 
 def device_of(name: str) -> torch.device:
-    """Return the device of that name; "auto" is an accelerator if there is one, else the CPU."""
+    """Return the device of that name; "auto" is an accelerator if there is one, or the CPU."""
     if name == "auto":
         return torch.device(("cpu", *_devices()[1:2])[-1])
     try:

@@ -51,7 +51,7 @@ AHEAD = 2
 
 @dataclass(frozen=True, eq=False)
 class Steps(TorchDataset):
-    """This rank's part of the batch of every step, by the number of the step.
+    """This rank's part of each batch, by step number.
 
     Args:
         pairs: what makes two views of samples.

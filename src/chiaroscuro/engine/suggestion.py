@@ -46,7 +46,7 @@ _NOUNS = {"table": "a table", "text": "texts"} | {k: k for k in ("images", "seri
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Settings for some data, and why.
+    """Suggested settings for some data, with the reasons.
 
     Args:
         settings: complete; `chiaro train` takes them.

@@ -96,7 +96,7 @@ def train(
     second_view: Any = None,
     optimiser: Callable[..., torch.optim.Optimizer] | None = None,
 ) -> Run | OpenRun:
-    """Train an encoder as settings and objects say, and leave a run folder, or keep it in memory.
+    """Train an encoder from settings or objects, and write a run folder or keep the run in memory.
 
     Each of `data`, `encoder`, `projector`, `objective`, `view` and their kin is a text, as in the
     settings, or an object; a dictionary of settings may hold objects as well. Modules are trained

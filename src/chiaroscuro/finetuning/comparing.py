@@ -49,7 +49,7 @@ _NAMES = {"probe": "linear probe", "scratch": "from scratch", "finetuned": "fine
 
 @dataclass(frozen=True)
 class FinetuneSettings(Supervised):
-    """What is compared, and how each network is trained.
+    """Settings of a fine-tuning comparison.
 
     Args:
         fractions: of the labelled training rows, drawn class by class; 1 %, 10 % and all
@@ -89,7 +89,7 @@ class FinetuneSettings(Supervised):
 
 @dataclass(frozen=True, eq=False)
 class Finetuned:
-    """What `finetune` found.
+    """Result of `finetune`.
 
     Args:
         rows: one for each fraction, seed and arm: `fraction`, `n_labels`, `seed`, `arm` and

@@ -50,7 +50,7 @@ class CrossEntropy:
 
 
 def cross_entropy(graph: Graph, z: Tensor, kernel: Kernel) -> CrossEntropy:
-    """Return how surprising the positives of the graph are to the embeddings.
+    """Return the cross-entropy between the graph and the embeddings.
 
         H(Z) = -E_{W ~ P(.; pi)} log P(W; K_Z)                                [tan2024, eq. 3]
              = -sum_ij P_ij log k(z_i, z_j) + log R(Z),   log R = sum_i log sum_j k(z_i, z_j)

@@ -28,7 +28,7 @@ def from_embeddings(
     join: str = "union",
     kernel: Kernel | None = None,
 ) -> Graph:
-    """Return each row and its nearest others, found exactly.
+    """Return the exact nearest-neighbour graph of embeddings.
 
         weights_ij = k(z_i, z_j), or 1 without a kernel, if j is among the nearest of i (see `join`)
 
@@ -82,8 +82,7 @@ def from_embeddings(
 def from_augmentations(
     view: Callable[[int], Any], kernel: Kernel, n_draws: int, n_neighbours: int
 ) -> Graph:
-    """Return how alike the views of two samples are on average: the augmentation graph, by
-    sampling.
+    """Return the augmentation graph, by sampling: the mean similarity of views of two samples.
 
         weights_ij = (1/T) sum_t [k(v_2t(x_i), v_2t+1(x_j)) + k(v_2t(x_j), v_2t+1(x_i))] / 2
 

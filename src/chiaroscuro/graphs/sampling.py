@@ -26,7 +26,7 @@ class Subgraph(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Anchors and their partners: nodes, row by row."""
+    """Anchors and their partners, as node indices."""
 
     anchors: Integers
     partners: Integers
@@ -92,7 +92,7 @@ def subgraphs(graph: Graph) -> Iterator[Subgraph]:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Batches of positives from a graph: anchors, and for each a partner; what InfoNCE takes.
+    """Batches of positive pairs drawn from a graph, for InfoNCE.
 
         anchor i: uniform over nodes;   partner j: with probability P_ij
 

@@ -48,7 +48,7 @@ def from_labels(labels: Any) -> Graph:
 
 
 def from_views(n: int, n_views: int = 2) -> Graph:
-    """SimCLR's graph: the positives of a view are the other views of its sample.
+    """Return SimCLR's graph: the positives of a view are the other views of its sample.
 
     Nodes are stacked view by view, as `torch.cat([z1, z2])` is: node v n + i is view v of sample i.
 
@@ -78,7 +78,7 @@ def from_views(n: int, n_views: int = 2) -> Graph:
 
 
 def block_model(sizes: Sequence[int], p: float, q: float, seed: int = 0) -> Graph:
-    """Planted clusters: an edge with probability p inside one, q between two.
+    """Draw a stochastic block model: an edge with probability p within a cluster, q between two.
 
     One coin for each unordered pair, so the graph is symmetric. Nodes come cluster by cluster:
     the truth is `np.repeat(np.arange(len(sizes)), sizes)`.

@@ -106,7 +106,7 @@ def spectral_embedding(
 def spectral_clustering(
     graph: Graph, k: int, kind: str = "symmetric", seed: int = 0, n_starts: int = 10
 ) -> Integers:
-    """k clusters of the nodes: k-means of the spectral embedding.
+    """Cluster the nodes by k-means of the spectral embedding.
 
     Rows of the k first eigenvectors; for "symmetric" divided by their norms [ng2001], else as they
     are. Clusters are numbered in the order of their first nodes.

@@ -15,7 +15,7 @@ __all__ = ["Adaptive"]
 
 
 class Adaptive(Temperature):
-    """One temperature per dimension, by how much that dimension varies inside a pair.
+    """One temperature per dimension, measured from how much that dimension varies within a pair.
 
         share_k = mean (z1_k - z2_k)^2 / 2 / var z_k        measured, a running mean
         tau_k proportional to share_k^power, at most a factor `most` from its geometric mean, `tau`

@@ -16,7 +16,7 @@ __all__ = ["Balanced"]
 
 
 class Balanced(Temperature):
-    """One trained temperature per dimension, under a mean that stays.
+    """One trainable temperature per dimension, with a fixed mean.
 
         1 / tau = sum_k v_k / tau_k / sum_k v_k     v_k measured: the variance of dimension k
         tau_k proportional to exp(b_k),  b_k = log(most) tanh(a_k / log(most)),  a trained, 0 first

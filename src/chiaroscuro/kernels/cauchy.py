@@ -12,7 +12,7 @@ __all__ = ["Cauchy"]
 
 
 class Cauchy(Leaf):
-    """Inverse quadratic similarity, whose heavy tail leaves space between clusters in the plane.
+    """Heavy-tailed inverse quadratic kernel, which separates clusters in two-dimensional maps.
 
         log k(z, w) = - log(1 + sum_k (z_k - w_k)^2 / tau_k)
 

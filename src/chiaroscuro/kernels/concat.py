@@ -11,7 +11,7 @@ __all__ = ["Concat"]
 
 
 class Concat(Kernel):
-    """Sum of two kernels, each of its own half of the dimensions [tan2024, Sec. 5.2].
+    """Combine two kernels, each on one half of the dimensions [tan2024, Sec. 5.2].
 
         log k(z, w) = log( first(z_1..h, w_1..h) + second(z_h+1..d, w_h+1..d) ),   h = d/2
 

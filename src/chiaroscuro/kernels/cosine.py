@@ -12,7 +12,7 @@ __all__ = ["Cosine"]
 
 
 class Cosine(Leaf):
-    """Exponential of the cosine similarity; the only kernel that normalises.
+    """Exponential of the cosine similarity; the only kernel that normalises its inputs.
 
         log k(z, w) = sum_k z_k w_k / (|z| |w| tau_k)
 

@@ -9,7 +9,7 @@ __all__ = ["Gaussian"]
 
 
 class Gaussian(Leaf):
-    """Gaussian of variance tau, one per dimension if you like.
+    """Gaussian kernel with variance tau, or one variance per dimension.
 
         log k(z, w) = - sum_k (z_k - w_k)^2 / (2 tau_k)
 

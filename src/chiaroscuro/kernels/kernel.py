@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 64
 
 
 class Kernel(nn.Module, ABC):
-    """A similarity k(z, w) > 0 of two embeddings, known by its logarithm (abstract).
+    """Abstract similarity k(z, w) > 0 of two embeddings, defined by its logarithm.
 
     A kernel of your own needs `log(z, w)` and nothing else: it then works in every objective,
     mixture and diagnostic, by automatic differentiation of blocks of `log(anchors, candidates)`.
@@ -137,7 +137,7 @@ class Kernel(nn.Module, ABC):
 
 
 class Leaf(Kernel):
-    """A kernel that is a function of one statistic t of two embeddings (abstract).
+    """Abstract kernel that is a function of one statistic t of two embeddings.
 
     The statistic is a . b ("inner"), |a - b|^2 ("squared") or sum_k |a_k - b_k|^p ("power") of the
     features a = base(z), b = base(w), each multiplied per dimension where tau is. The function is
@@ -266,7 +266,7 @@ class Features(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One member of a kernel: on which dimensions it looks, and with which weight it is summed."""
+    """One part of a combined kernel: its dimensions and its weight in the sum."""
 
     kernel: Kernel
     start: int

@@ -44,7 +44,7 @@ class Temperature(nn.Module, ABC):
 
 
 class Learnable(Temperature):
-    """A temperature trained with the encoder, positive by construction.
+    """Trainable temperature, positive by construction.
 
         tau = least + (init - least) exp(log_ratio),   log_ratio trained, 0 at the start
 

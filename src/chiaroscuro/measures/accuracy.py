@@ -32,7 +32,7 @@ def knn_accuracy(
     vote: str = "weighted",
     metric: str = "cosine",
 ) -> float:
-    """Return the share of test samples whose nearest training samples name their class.
+    """Return the accuracy of a nearest-neighbour classifier on test samples.
 
         weighted: argmax_c sum of exp(s_j / 0.07) over neighbours j of class c [wu2018instance, 3.4]
         majority: argmax_c number of neighbours of class c
@@ -92,7 +92,7 @@ def knn_accuracies(
 def knn_leave_one_out(
     h: Any, labels: Any, n_neighbours: int = 20, vote: str = "majority", metric: str = "cosine"
 ) -> float:
-    """Return the share of samples whose nearest others name their class.
+    """Return the leave-one-out accuracy of a nearest-neighbour classifier.
 
     In [0, 1]. For embeddings without a split; where samples come in groups (drawings of one
     handwriting), a sample's neighbours may be its twins and the number flatters.
@@ -122,7 +122,7 @@ def knn_leave_one_out(
 
 
 def voted(near: Neighbours, y: np.ndarray, vote: str = "majority") -> np.ndarray:
-    """Return the class that the neighbours of each query name; a negative label does not vote.
+    """Return the class that the neighbours of each query vote for; negative labels do not vote.
 
     Args:
         near: of `nearest`.

@@ -13,7 +13,7 @@ __all__ = ["adjusted_rand", "linear_agreement", "mutual_information"]
 
 
 def adjusted_rand(a: Any, b: Any) -> float:
-    """The share of pairs on which two partitions agree, corrected for chance [hubert1985ari].
+    """Return the adjusted Rand index of two partitions [hubert1985ari].
 
         (S - E) / (M - E):  S = sum_ij C(n_ij, 2),  E = A B / C(n, 2),  M = (A + B) / 2
 
@@ -44,7 +44,7 @@ def adjusted_rand(a: Any, b: Any) -> float:
 
 
 def mutual_information(a: Any, b: Any) -> float:
-    """The information two partitions share, as a part of what they have [strehl2002nmi].
+    """Return the normalised mutual information of two partitions [strehl2002nmi].
 
         I(a; b) / ((H(a) + H(b)) / 2)
 
@@ -84,7 +84,7 @@ def _shared(call: str, a: Any, b: Any) -> np.ndarray:
 
 
 def linear_agreement(h: Any, w: Any) -> float:
-    """How far two embeddings of the same rows agree up to rotation and scale: linear CKA.
+    """Return the linear CKA of two embeddings of the same rows.
 
         |X'Y|_F^2 / (|X'X|_F |Y'Y|_F),   X, Y centred
 

@@ -35,7 +35,7 @@ class Control(Record):
 def shuffled(
     measure: Callable[..., float], *arrays: Any, repeats: int = 20, seed: int = 0
 ) -> Control:
-    """A measure of paired rows, beside its value when the last array's rows are shuffled.
+    """Return a measure of paired rows, and its values when the rows of the last are shuffled.
 
         control = mean over permutations s without fixed point of measure(a_i, b_s(i))
 
@@ -99,7 +99,7 @@ def interval(
     replace: bool = False,
     seed: int = 0,
 ) -> Interval:
-    """A confidence interval of a measure, over rows: a function of samples drawn at random.
+    """Return a confidence interval of a measure over rows, by resampling.
 
         error = sd of measure(half of the rows) over random halves
         low, high = value + quantiles of (measure(half) - mean of measure(half))

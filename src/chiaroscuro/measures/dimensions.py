@@ -35,7 +35,7 @@ class Dimensions(Record):
 def dimensions(
     h: Any, dead: float = 1e-3, duplicate: float = 0.999, known: Moments | None = None
 ) -> Dimensions:
-    """The spread of each dimension, the dead ones, and those that repeat another.
+    """Return the spread of each dimension, and list dead and duplicated ones.
 
         spread_k = sd of h_k;   dead: spread_k <= 1e-3 * sqrt(mean_j spread_j^2)
         duplicates: |corr(h_j, h_k)| > 0.999,  j < k, both alive

@@ -56,7 +56,7 @@ class TwoSample(Record):
 
 
 def two_sample(a: Any, b: Any, seed: int = 0) -> TwoSample:
-    """Test whether two sets of rows are drawn from one law, by a kernel, and say what it can see.
+    """Test whether two sets of rows have the same distribution, by a kernel test, with its power.
 
         MMD^2 = mean k(a, a') + mean k(b, b') - 2 mean k(a, b),   k = exp(-|x - y|^2 / median)
 
@@ -153,7 +153,7 @@ def _permuted(K: np.ndarray, weights: np.ndarray, draw: np.random.Generator) -> 
 
 @dataclass(frozen=True, eq=False)
 class Drift(Record):
-    """What differs between a set of embeddings and an earlier one.
+    """Differences between a set of embeddings and an earlier one.
 
     Args:
         encoder: "same" (up to one offset), "turned" (the same up to a rotation), "other", or
@@ -184,7 +184,7 @@ class Drift(Record):
 
 
 def drift(now: Any, before: Any, paired: bool, seed: int = 0) -> Drift:
-    """Compare embeddings with earlier ones: law, encoder, and the rows that moved.
+    """Compare embeddings with earlier ones: distribution, encoder, and the rows that moved.
 
     Args:
         now, before: (n, d) and (m, e).

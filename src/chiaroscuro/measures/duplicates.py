@@ -41,7 +41,7 @@ class Duplicates(Record):
 
 
 def near_duplicates(h: Any, distance: float = 0.01, budget: int = 1_000_000) -> Duplicates:
-    """Rows whose direction another row has too, up to a small distance.
+    """List rows that have nearly the same direction as another row.
 
         #{i : |u_i - u_j| <= distance for some j != i},   u = h / |h|
 

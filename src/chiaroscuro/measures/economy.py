@@ -26,7 +26,7 @@ RESCORED = 4
 
 @dataclass(frozen=True, eq=False)
 class Economy(Record):
-    """What neighbours keep when embeddings are made smaller.
+    """Recall of neighbours when embeddings are made smaller.
 
     Args:
         sizes: numbers of dimensions kept, rising; the last is all.
@@ -53,7 +53,7 @@ class Economy(Record):
 
 
 def economy(h: Any, labels: np.ndarray | None = None, metric: str = "cosine") -> Economy:
-    """Measure what neighbours keep with fewer dimensions, coarser numbers and an index of cells.
+    """Measure the recall of neighbours with fewer dimensions, fewer bits and an approximate index.
 
         recall = mean_i |the ten nearest of i, found so| and found exactly| / 10
 

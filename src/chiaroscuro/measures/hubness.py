@@ -37,7 +37,7 @@ def closest(
     seed: int = 0,
     metric: str = "cosine",
 ) -> Closest:
-    """The nearest others of each row, by cosine.
+    """Return the nearest neighbours of each row, by cosine.
 
         ids_i = the n_neighbours j != i with the largest u_i . u_j
 
@@ -71,7 +71,7 @@ def closest(
 
 @dataclass(frozen=True, eq=False)
 class Hubness(Record):
-    """How unevenly rows are others' neighbours: `skewness`, `hubs` and `orphans` as shares.
+    """Hubness: `skewness` of the neighbour counts, and shares of `hubs` and `orphans`.
 
     `largest` is the largest count, `ids` the ten rows of the largest counts, `counts` (m,) all of
     them for the rows `rows`.
@@ -89,7 +89,7 @@ class Hubness(Record):
 
 
 def hubness(h: Any | Closest, n_neighbours: int = 10, rows: int = ROWS, seed: int = 0) -> Hubness:
-    """How unevenly rows are neighbours of others [radovanovic2010hubs].
+    """Return the skewness of how often each row is a neighbour [radovanovic2010hubs].
 
         N_j = #{i : j among the n_neighbours nearest of i},   skewness = E (N - mean)^3 / sd^3
         hubs: share of rows with N_j > mean + 2 sd;   orphans: share with N_j = 0

@@ -13,7 +13,7 @@ __all__ = ["Clusters", "kmeans"]
 
 
 class Clusters(NamedTuple):
-    """The cluster of each row, the centres, and the sum of squared distances to them."""
+    """Result of k-means: the cluster of each row, the centres, and the inertia."""
 
     labels: np.ndarray
     centres: np.ndarray

@@ -19,7 +19,7 @@ LISTED = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Listed(Record):
-    """Rows that have something in common, the worst first.
+    """A list of rows with something in common, the worst first.
 
     Args:
         says: what they have in common, in a sentence.

@@ -69,7 +69,7 @@ class Measure:
 
 
 class Space:
-    """Embeddings of one kind, with what measures share: computed when first asked for.
+    """Embeddings of one kind, with intermediate results that measures share, computed lazily.
 
     Args:
         rows: (n, d).

@@ -15,7 +15,7 @@ _NAMES = {
 
 
 def accuracy_name(key: str) -> str:
-    """Return what a key of `evaluate` means, in a few words; "" of one that is no accuracy.
+    """Return the description of a key of `evaluate`; "" if the key is not an accuracy.
 
     Example:
         >>> accuracy_name("knn_20"), accuracy_name("few_shot_1"), accuracy_name("d")

@@ -20,7 +20,7 @@ _ROUND32, _ROUND64 = 6e-8, 1.2e-16
 
 
 class Neighbours(NamedTuple):
-    """The nearest rows of each query, nearest first: `ids` and `distances`, both (n, k)."""
+    """Nearest rows of each query, nearest first: `ids` and `distances`, both (n, k)."""
 
     ids: np.ndarray
     distances: np.ndarray

@@ -26,7 +26,7 @@ class Record:
 
 
 def plain(value: Any) -> Any:
-    """Numbers, strings, lists and dictionaries of them, as `json.dumps` takes them.
+    """Convert to numbers, strings, lists and dictionaries, for `json.dumps`.
 
     Example:
         >>> plain({"a": np.array([1.0, np.nan]), "b": np.int64(3)})

@@ -70,7 +70,7 @@ def matrix_of(call: str, h: Any, least: int = 2) -> np.ndarray:
 
 
 def rows_of(call: str, h: Any, least: int = 2) -> np.ndarray:
-    """Return the rows as a float64 matrix, or refuse what is no finite matrix with a sentence.
+    """Return the rows as a float64 matrix; raise an error if they are not a finite matrix.
 
     Example:
         >>> rows_of("effective_rank", [[1, 2], [3, 4]]).dtype
@@ -154,7 +154,7 @@ def spaced(n: int, most: int) -> np.ndarray:
 
 
 def some_of(call: str, n: int, rows: int | None, seed: int) -> np.ndarray:
-    """Return which rows are used: all of n if `rows` is None or enough, else a sample by the seed.
+    """Return the rows to use: all n if `rows` is None or large enough, otherwise a random sample.
 
     The rows keep their order.
 

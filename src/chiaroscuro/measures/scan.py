@@ -30,7 +30,7 @@ _CACHED = 1 << 14  # words mixed at a time
 
 @dataclass(frozen=True, eq=False)
 class Scan(Record):
-    """What all n rows are like.
+    """Statistics of all n rows.
 
     Args:
         n, d: rows and dimensions.
@@ -79,7 +79,7 @@ class Scan(Record):
 
 
 class Pass:
-    """What has been seen of the rows so far; two of them merge into one.
+    """Statistics of the rows read so far; two of them can be merged.
 
     Args:
         n: rows that will be seen in all, which decides how many hashes are kept.
@@ -221,7 +221,7 @@ class Pass:
 
 
 def scan(blocks: Iterable[tuple[int, np.ndarray]], n: int, covariance: bool = True) -> Scan:
-    """Look at every row once, some at a time.
+    """Read every row once, in blocks, and return statistics.
 
     Relations: twins of `near_duplicates` at distance 0 that also have one length; `norms` of all
     rows; the covariance is that of all rows, in any order of merging up to rounding.

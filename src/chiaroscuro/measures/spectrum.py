@@ -29,7 +29,7 @@ THRESHOLD = 1e-3
 
 
 def singular_values(h: Any, centred: bool = True) -> np.ndarray:
-    """The singular values s of the centred matrix, in falling order; min(n, d) of them.
+    """Return the min(n, d) singular values of the centred matrix, in decreasing order.
 
         s_k = sqrt(eigenvalue_k of X'X),   X = h - mean(h)  (or h itself)
 
@@ -91,7 +91,7 @@ def _factor(x: np.ndarray, seen: Moments) -> np.ndarray:
 
 
 def effective_rank(h: Any, centred: bool = True) -> float:
-    """The exponential of the entropy of the normalised singular values [roy2007rank].
+    """Return the exponential of the entropy of the normalised singular values [roy2007rank].
 
         exp(-sum_k p_k log p_k),   p_k = s_k / sum_j s_j
 
@@ -120,7 +120,7 @@ def _entropy_rank(s: np.ndarray) -> float:
 
 
 def participation_ratio(h: Any) -> float:
-    """How many directions carry the variance.
+    """Return how many directions carry the variance.
 
         (sum_k s_k^2)^2 / sum_k s_k^4
 
@@ -147,7 +147,7 @@ def _participation(s: np.ndarray) -> float:
 
 
 def numerical_rank(h: Any, threshold: float = THRESHOLD, centred: bool = True) -> int:
-    """The number of singular values above a thousandth of the largest.
+    """Return the number of singular values above a thousandth of the largest.
 
         #{k : s_k > 1e-3 s_1}
 
@@ -169,7 +169,7 @@ def numerical_rank(h: Any, threshold: float = THRESHOLD, centred: bool = True) -
 
 
 def absolute_rank(h: Any, threshold: float, centred: bool = False) -> int:
-    """The number of singular values at or above an absolute threshold [cosentino2022, eq. 2].
+    """Return the number of singular values at or above a threshold [cosentino2022, eq. 2].
 
         #{k : s_k >= threshold}
 
@@ -205,7 +205,7 @@ class Decay(Record):
 
 
 def decay(h: Any, first: int | None = None, last: int | None = None) -> Decay:
-    """The exponent alpha of the power law that the variances follow, by rank.
+    """Fit a power law to the variances by rank, and return its exponent.
 
         s_k^2 ~ k^(-alpha),   least squares of log s_k^2 on log k,  first <= k <= last
 
@@ -258,7 +258,7 @@ def _power_law(s: np.ndarray, first: int | None = None, last: int | None = None)
 
 @dataclass(frozen=True, eq=False)
 class Spectrum(Record):
-    """All of one matrix's spectrum, from one decomposition.
+    """Spectrum of one matrix, from one decomposition.
 
     `values` are the singular values of the centred matrix, `raw` of the matrix as it comes;
     `mean_share` is the share of the raw sum of squares that the mean has; `most` the largest rank
@@ -278,7 +278,7 @@ class Spectrum(Record):
 
 
 def spectrum(h: Any, known: Moments | None = None) -> Spectrum:
-    """Ranks and decay of embeddings, h or z, from one decomposition.
+    """Return ranks and decay of embeddings, h or z, from one decomposition.
 
     Relations: its numbers are `effective_rank(h)`, `participation_ratio(h)`, `numerical_rank(h)`
     and `decay(h)`. A collapsed h has ranks 0 and `mean_share` 1 (0 where it is 0 altogether).

@@ -22,7 +22,7 @@ ROWS = 10_000
 
 
 def uniformity(h: Any, t: float = 2.0, rows: int | None = ROWS, seed: int = 0) -> float:
-    """How unevenly unit rows cover the sphere [wang2020alignuniform, Sec. 4.1.2].
+    """Return the uniformity of unit rows on the sphere [wang2020alignuniform, Sec. 4.1.2].
 
         log mean_{i != j} exp(-t |u_i - u_j|^2),   u = h / |h|
 
@@ -75,7 +75,7 @@ def _log_sum(log_k: np.ndarray) -> float:
 
 
 def uniform_law(d: int, t: float = 2.0) -> float:
-    """The uniformity of the uniform law on the sphere in d dimensions, exactly.
+    """Return the exact uniformity of the uniform distribution on the sphere in d dimensions.
 
         log E exp(-t |u - v|^2) = -2t + log 0F1(; d/2; t^2)
                                 = -2t + log( Gamma(d/2) I_{d/2-1}(2t) / t^{d/2-1} )
@@ -113,7 +113,7 @@ def uniform_law(d: int, t: float = 2.0) -> float:
 
 
 def mean_cosine(h: Any) -> float:
-    """The mean cosine of distinct rows: 1 where all point one way, about 0 where they are spread.
+    """Return the mean cosine of distinct rows: 1 if all point the same way, about 0 if spread.
 
         mean_{i != j} u_i . u_j = (|sum_i u_i|^2 - sum_i |u_i|^2) / (n (n - 1))
 
@@ -136,7 +136,7 @@ def mean_cosine(h: Any) -> float:
 
 
 def alignment(h1: Any, h2: Any) -> float:
-    """How far positives are apart [wang2020alignuniform, Sec. 4.1.1].
+    """Return the mean distance of positives [wang2020alignuniform, Sec. 4.1.1].
 
         mean_i |u1_i - u2_i|^2,   u = h / |h|
 
@@ -180,7 +180,7 @@ class Norms(Record):
 
 
 def norms(h: Any, factor: float = 10.0) -> Norms:
-    """How long the rows are, and which explode.
+    """Return quantiles of the norms of rows, and list the largest.
 
         |h_i|;   far: |h_i| > factor * median_j |h_j|
 

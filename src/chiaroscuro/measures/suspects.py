@@ -19,7 +19,7 @@ COMPARED = 20_000
 
 
 def label_errors(near: Neighbours, labels: np.ndarray) -> Listed:
-    """List rows whose neighbours name another class with confidence [northcutt2021confident].
+    """List likely label errors, by confident learning on neighbours [northcutt2021confident].
 
         p_i(c) = share of the labelled neighbours of i that have class c
         t_c = mean of p_i(c) over the rows labelled c
@@ -84,7 +84,7 @@ def label_errors(near: Neighbours, labels: np.ndarray) -> Listed:
 
 
 def outliers(near: Neighbours, n_neighbours: int = 10) -> Listed:
-    """List rows that are far from their neighbours, where these are near each other.
+    """List rows that are far from their neighbours, although these are close to each other.
 
         r_i = mean distance of i to its nearest / mean over those of the same [breunig2000lof]
         listed: log r_i > Q3 + 3 (Q3 - Q1)
@@ -126,7 +126,7 @@ def outliers(near: Neighbours, n_neighbours: int = 10) -> Listed:
 
 
 def split_duplicates(x: np.ndarray, twins: Duplicates, split: np.ndarray) -> Listed | None:
-    """List held-out rows that have a twin on the training side; None where there are none.
+    """List held-out rows that have a duplicate on the training side; None if there are none.
 
     Args:
         x: (n, d).

@@ -21,7 +21,7 @@ NEIGHBOURS = 20
 
 @dataclass(frozen=True, eq=False)
 class Versus(Record):
-    """How two embeddings of the same rows compare, row by row.
+    """Row-by-row comparison of two embeddings of the same rows.
 
     Args:
         overlap: mean share of the ten nearest rows that are the same in both.
@@ -44,7 +44,7 @@ class Versus(Record):
 
 
 def versus(first: Any, second: Any, labels: Any = None, metric: str = "cosine") -> Versus:
-    """Compare two embeddings of the same rows by what their neighbours say of each row.
+    """Compare two embeddings of the same rows by the neighbours of each row.
 
     Args:
         first, second: (n, d) and (n, e), row i of both from one sample.

@@ -30,7 +30,7 @@ _GAINS = {"tanh": 5 / 3, "leaky_relu": math.sqrt(2 / (1 + 0.01**2))}
 
 
 class MLP(Model):
-    """Linear layers with an activation between them.
+    """Multilayer perceptron.
 
         h = W_depth a(... a(W_1 x + b_1) ...) + b_depth
 

@@ -16,7 +16,7 @@ __all__ = ["Model", "images", "one_of", "positive", "readable"]
 
 
 class Model(nn.Module, ABC):
-    """A network that maps n samples to an (n, d) matrix (abstract).
+    """Abstract network that maps n samples to an (n, d) matrix.
 
     Its notation is its architecture: two models are equal when they are built alike, whatever
     their weights. Weights are drawn at construction from torch's generator, so that one seed gives

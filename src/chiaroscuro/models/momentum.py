@@ -15,7 +15,7 @@ __all__ = ["Momentum"]
 
 
 class Momentum(nn.Module):
-    """The exponential moving average of a model, without gradients.
+    """Exponential moving average of a model, without gradients.
 
         theta' <- m theta' + (1 - m) theta      parameters
         b'     <- b                             buffers (BatchNorm statistics, counters)

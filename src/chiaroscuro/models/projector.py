@@ -14,7 +14,7 @@ __all__ = ["Projector"]
 
 
 class Projector(Model):
-    """Identity, linear map or perceptron on h, and what is done to its output last.
+    """Projector: identity, linear map or perceptron on h, with optional output normalisation.
 
         depth 0: z = last(h);  depth 1: z = last(W h);  depth 2: z = last(W_2 relu(norm(W_1 h)))
 

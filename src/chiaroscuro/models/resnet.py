@@ -18,7 +18,7 @@ _SHRINKS = {"small": 8, "strided": 16, "large": 32}  # image side per side of th
 
 
 class ResNet(Model):
-    """A residual network without its classifier: stem, four stages, mean over positions.
+    """Residual network without its classifier: stem, four stages, global average pooling.
 
         x <- relu(x + F(x)) block by block; h = mean over positions of the last stage(s)
 

@@ -13,7 +13,7 @@ __all__ = ["SequenceTransformer"]
 
 
 class SequenceTransformer(Model):
-    """Token and position embeddings, pre-norm transformer blocks, one vector per sequence.
+    """Transformer for token sequences (pre-norm), pooled to one vector per sequence.
 
         h = pool(norm(blocks(E[token] + P[position])))
 

@@ -13,7 +13,7 @@ __all__ = ["SeriesNet"]
 
 
 class SeriesNet(Model):
-    """Encode series of any length by residual blocks of one-dimensional convolutions.
+    """One-dimensional convolutional residual network for series of any length.
 
         x <- relu(x + conv(relu(conv(x)))), half as long after each stage;   h = mean over time
 

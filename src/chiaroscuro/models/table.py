@@ -14,7 +14,7 @@ __all__ = ["Table"]
 
 
 class Table(Model):
-    """Row i of a matrix for symbol i: the encoder that can be anything on finitely many symbols.
+    """Embedding table: row i of a trainable matrix for symbol i.
 
         h = W[x]
 

@@ -16,7 +16,7 @@ __all__ = ["ViT"]
 
 
 class ViT(Model):
-    """Patches as tokens with learnt positions, pre-norm transformer blocks, one vector per image.
+    """Vision transformer (pre-norm) with learned position embeddings.
 
     Relations: `ViT(size=224, patch=16)` is ViT-Tiny without its classifier, with the submodule
     names of timm, so its weights load.

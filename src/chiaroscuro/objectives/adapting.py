@@ -14,7 +14,7 @@ __all__ = ["adapt", "adapts"]
 
 
 def adapts(objective: Objective) -> bool:
-    """Whether the objective measures batches: `Adaptive` or `Balanced` temperatures, or a centre.
+    """Return whether the objective adapts to batches: its temperatures, or the centre of `DINO`.
 
     Example:
         >>> from chiaroscuro.objectives import InfoNCE
@@ -30,7 +30,7 @@ def adapts(objective: Objective) -> bool:
 
 @torch.no_grad()
 def adapt(objective: Objective, z1: Tensor, z2: Tensor) -> None:
-    """Let `Adaptive` and `Balanced` temperatures, and the centre of `DINO`, see a batch of pairs.
+    """Update `Adaptive` and `Balanced` temperatures, and the centre of `DINO`, from a batch.
 
     Call it after the loss of a step, in a loop of your own; `train` does. Each sees the dimensions
     that its kernel sees, as its kernel sees them (`Cosine`: unit rows). Others are left alone.

@@ -18,7 +18,7 @@ __all__ = ["AlignUniform"]
 
 
 class AlignUniform(Objective):
-    """Pairs close, everyone else spread over the sphere [wang2020alignuniform, eqs. 5, 6].
+    """Weighted sum of alignment and uniformity [wang2020alignuniform, eqs. 5, 6].
 
         loss = align * mean_i |u1_i - u2_i|^alpha + uniform * (U(u1) + U(u2)) / 2
         U(u) = log mean_{i != j} exp(-t |u_i - u_j|^2)

@@ -12,7 +12,7 @@ __all__ = ["BYOL"]
 
 
 class BYOL(Objective):
-    """Squared distance of prediction and target [grill2020byol, eq. 2], one direction.
+    """Squared distance between prediction and target [grill2020byol, eq. 2], in one direction.
 
         loss = mean_i | z1_i/|z1_i| - stop(z2_i)/|z2_i| |^2 = 2 - 2 mean_i cos(z1_i, z2_i)
 

@@ -15,7 +15,7 @@ __all__ = ["Grouped", "Matryoshka", "OnDims", "Weighted"]
 
 
 class Weighted(Objective):
-    """A weighted sum of losses on the same batch, such as the mixtures of [tan2024, Table 2].
+    """Weighted sum of losses on the same batch, such as the mixtures of [tan2024, Table 2].
 
         loss = sum_m weight_m loss_m(z1, z2)
 
@@ -85,7 +85,7 @@ class Weighted(Objective):
 
 
 class OnDims(Objective):
-    """An objective that sees only dimensions start <= k < stop.
+    """Apply an objective to the dimensions start <= k < stop only.
 
         loss = objective(z1[:, start:stop], z2[:, start:stop])
 
@@ -149,7 +149,7 @@ class OnDims(Objective):
 
 
 class Matryoshka(Objective):
-    """An objective on several prefixes of the dimensions, so that each is an embedding.
+    """Apply an objective to several prefixes of the dimensions, so that each can be used alone.
 
         loss = sum_m weight_m objective(z1[:, :dims_m], z2[:, :dims_m])        [kusupati2022, eq. 1]
 
@@ -254,7 +254,7 @@ class Matryoshka(Objective):
 
 
 class Grouped(Objective):
-    """An objective whose negatives leave out the anchor's own group, named by the labels.
+    """Exclude the anchor's own group, given by the labels, from its negatives.
 
         loss = objective(z1, z2, groups=labels)
 

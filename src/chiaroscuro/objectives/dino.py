@@ -15,7 +15,7 @@ __all__ = ["DINO"]
 
 
 class DINO(Objective):
-    """Cross-entropy of student and teacher over K prototypes [caron2021dino, eqs. 1-4].
+    """Cross-entropy between teacher and student over K prototypes [caron2021dino, eqs. 1-4].
 
         loss = - mean_i sum_k P_ik log softmax(z1_i / tau)_k
         P_i = softmax((stop(z2_i) - centre) / target_tau)                     centring="mean"

@@ -28,7 +28,7 @@ _PSI: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class Generalised(Objective):
-    """The loss of [calder2025, Def. 2.1, eq. 4], for any nondecreasing Psi and similarity eta.
+    """Generalised loss [calder2025, Def. 2.1, eq. 4] with nondecreasing Psi and similarity eta.
 
         loss = mean_i Psi( (1/n) sum_j eta(|z_i - z'_j|^2 / 2) / eta(|z_i - z'_i|^2 / 2) )
 

@@ -15,7 +15,7 @@ __all__ = ["InfoNCE", "pairs_and_sums"]
 
 
 class InfoNCE(Objective):
-    """How well each anchor singles out its positive among its candidates.
+    """Contrastive loss: identify each anchor's positive among its candidates.
 
         loss = mean_i [ log sum_{c in candidates(i)} k(z_i, c) - log k(z_i, z_i+) ]
 

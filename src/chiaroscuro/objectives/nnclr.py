@@ -17,7 +17,7 @@ __all__ = ["NNCLR"]
 
 
 class NNCLR(Objective):
-    """Contrast with nearest neighbours instead of the other view itself [dwibedi2021nnclr].
+    """Contrastive loss with the nearest neighbour of the other view as positive [dwibedi2021nnclr].
 
         loss = mean_i [ log sum_j k(s_i, z1_j) - log k(s_i, z1_i) ]
         s_i = argmax_{s in queue} k(z2_i, s)                        [dwibedi2021nnclr, Sec. 3.2]

@@ -61,7 +61,7 @@ class Batch:
 
 
 class Objective(nn.Module, ABC):
-    """A pure function of two paired (n, d) tensors to a scalar (abstract).
+    """Abstract loss: a pure function of two paired (n, d) tensors.
 
     No model, no gather, no logging, no memory bank inside. Half precision is widened to float32
     first; the result is float32 or float64, on the device of the embeddings. An objective of your

@@ -13,7 +13,7 @@ __all__ = ["VICReg"]
 
 
 class VICReg(Objective):
-    """Keep pairs together, each dimension spread and dimensions uncorrelated [bardes2022vicreg].
+    """Variance, invariance and covariance regularisation [bardes2022vicreg].
 
         loss = invariance * s(Z, Z') + variance * [v(Z) + v(Z')] + covariance * [c(Z) + c(Z')]
         s = mean_i |z_i - z'_i|^2

@@ -36,7 +36,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows [view one (n), view two (n if `views` is 2), queue], and who is compared with whom.
+    """Layout of the rows [view one (n), view two (n if `views` is 2), queue] and of their pairs.
 
     The tiles leave out self and partner; partners are compared row by row.
     """

@@ -11,7 +11,7 @@ __all__ = ["AllButPair", "AllButSelf", "Negatives", "OnlyPositive", "OtherView",
 
 
 class Negatives:
-    """The candidates in the denominator of an anchor, as three declarations (abstract).
+    """Abstract choice of the candidates in the denominator of an anchor.
 
     Declares:
         own_view: the other samples, in the anchor's own view, are candidates.
@@ -50,7 +50,7 @@ class Negatives:
 
 
 class AllButSelf(Negatives):
-    """All 2n-1 others, the positive among them: NT-Xent [chen2020simclr, eq. 1].
+    """Use all 2n-1 others, including the positive: NT-Xent [chen2020simclr, eq. 1].
 
     Relations: the sum over candidates is that of `AllButPair` plus the positive.
 
@@ -68,7 +68,7 @@ class AllButSelf(Negatives):
 
 
 class AllButPair(Negatives):
-    """The 2n-2 of other samples, the positive left out [cosentino2022, eq. 1; yeh2022dcl].
+    """Use the 2n-2 views of other samples, without the positive [cosentino2022, eq. 1; yeh2022dcl].
 
     Relations: decoupled from the positive, so the loss has no lower bound of 0, and the bound of
     [cosentino2022, Prop. 3.1] holds for it and for it alone.
@@ -87,7 +87,7 @@ class AllButPair(Negatives):
 
 
 class OtherView(Negatives):
-    """All n of the other view, the positive among them: CLIP, symbol-context [semantic2025, eq. 2].
+    """Use all n of the other view, including the positive: CLIP [semantic2025, eq. 2].
 
     Relations: with `anchors="both"` it is CLIP's symmetric cross-entropy [radford2021clip, Fig. 3].
 
@@ -105,7 +105,7 @@ class OtherView(Negatives):
 
 
 class SameView(Negatives):
-    """The positive and the n-1 others of the anchor's own view [rusak2022, eq. 4].
+    """Use the positive and the n-1 others of the anchor's own view [rusak2022, eq. 4].
 
     Relations: of two identical views it equals `OtherView`.
 
@@ -123,7 +123,7 @@ class SameView(Negatives):
 
 
 class OnlyPositive(Negatives):
-    """The positive alone; all that repels comes from a queue: MoCo [he2020moco, Alg. 1].
+    """Use the positive only; negatives come from a queue: MoCo [he2020moco, Alg. 1].
 
     Relations: with a queue and `anchors="first"` it is the cross-entropy of MoCo's logits, positive
     first. `InfoNCE` refuses it without a queue: the loss would be 0 whatever the batch.

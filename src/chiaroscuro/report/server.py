@@ -55,7 +55,7 @@ _HEADERS = {
 
 
 def view(folder: str | Path = ".", port: int = 0, out: TextIO | None = None) -> None:
-    """Serve a folder of runs on the loopback address until Ctrl-C, and say where.
+    """Serve a folder of runs on the loopback address until Ctrl-C, and print the address.
 
     Args:
         folder: the only one that is read.

@@ -47,7 +47,7 @@ class Lab:
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """One column of the page. Everything but the name may be missing, and the page says so.
+    """One column of the page: a run or embeddings. Everything but the name is optional.
 
     Args:
         name: to show.
@@ -76,7 +76,7 @@ class Subject:
 
 
 def subjects(what: Any, diagnosis: Mapping[str, Any] | None = None) -> list[Subject]:
-    """Return what to show of runs, folders, embeddings files, `Run`s, `Embeddings` and `Subject`s.
+    """Return the subjects of a page from runs, folders, embeddings files and objects.
 
     Args:
         what: one of them, or a list.

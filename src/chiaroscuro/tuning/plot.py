@@ -21,7 +21,7 @@ _BEST = figures.COLOURS[1]
 
 
 def draw_trials(result: SearchResult, folder: str | Path) -> list[Path]:
-    """Write `trials.png` and `trials.svg`; none, where matplotlib is missing or nothing was seen.
+    """Write `trials.png` and `trials.svg`; none if matplotlib is missing or there are no results.
 
     The first panel has accuracy over epochs with the stops of the halving; one panel for each
     name of the space has the value drawn against the last accuracy. Complete trials are blue,

@@ -108,7 +108,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_result(out: str | Path) -> SearchResult:
-    """Return what a folder of a search holds.
+    """Read the result of a search from its folder.
 
     Args:
         out: the folder.

@@ -33,7 +33,7 @@ _KEYS = ("preset", "set", "space", "measure", "first", "reduction", "seed")
 
 @dataclass(frozen=True)
 class Search:
-    """A random search with early stopping: which settings, where, and by what rule.
+    """Random search with early stopping: its settings, search space and rule.
 
     Trial i trains the settings with the values that (seed, i) draws, for at most `settings.epochs`.
     After `first * reduction^k` epochs, k = 0, 1, ..., it goes on only if its accuracy is among the

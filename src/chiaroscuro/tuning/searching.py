@@ -40,7 +40,7 @@ def tune(
     engine: str = "optuna",
     progress: TextIO | None = None,
 ) -> SearchResult:
-    """Train many settings a little and the best of them to the end.
+    """Search for good settings: train many of them briefly, and continue the best to the end.
 
     Leaves in the folder: `search.toml`, what was searched; `trials.json`, what came of it;
     `best.toml`, settings for `chiaro train`; `trials/0000` and so on, run folders, of which only

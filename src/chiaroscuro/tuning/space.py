@@ -21,7 +21,7 @@ __all__ = ["Choice", "Distribution", "Integers", "LogUniform", "Uniform", "drawn
 
 @dataclass(frozen=True)
 class Uniform:
-    """A number between two ends, each as likely as any other.
+    """Number between two bounds, chosen uniformly.
 
         value = low + u (high - low),   u uniform in [0, 1)
 
@@ -46,7 +46,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class LogUniform:
-    """A number whose logarithm is uniform between those of two ends.
+    """Number between two bounds, uniform in its logarithm.
 
         value = low (high / low)^u,   density 1 / (value log(high / low))
 
@@ -88,7 +88,7 @@ class LogUniform:
 
 @dataclass(frozen=True)
 class Integers:
-    """A whole number between two ends, both included, each as likely as any other.
+    """Integer between two bounds, both included, chosen uniformly.
 
     Args:
         low, high: the ends.
@@ -118,7 +118,7 @@ class Integers:
 
 @dataclass(frozen=True, init=False)
 class Choice:
-    """One of several values, each as likely as any other.
+    """One of several values, chosen uniformly.
 
     Args:
         options: numbers, texts or truth values.

@@ -18,7 +18,7 @@ __all__ = ["Jitter", "Mask"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mask(View):
-    """Hide part of each sample: single coordinates, or spans of time.
+    """Mask part of each sample: single coordinates, or spans of time.
 
         x_v = fill where hidden, else x;   each place is hidden with probability p
 
@@ -71,7 +71,7 @@ class Mask(View):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Jitter(View):
-    """Disturb samples: noise on every number, and a factor per channel.
+    """Add noise to every number, and scale each channel by a random factor.
 
         x_v = x (1 + scale e_c) + noise e,   e standard normal
 

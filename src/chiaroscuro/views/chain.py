@@ -14,7 +14,7 @@ __all__ = ["Chain"]
 
 
 class Chain(View):
-    """Views applied one after the other, each with random numbers of its own.
+    """Apply views one after the other, each with its own random numbers.
 
         x_v = T_m(... T_2(T_1(x)))
 

@@ -22,7 +22,7 @@ _MAX_BLOCKS = 1 << 16
 
 
 class Draws:
-    """The random numbers of some samples, each a function of its name alone.
+    """Random numbers of some samples, each determined by the key of the sample alone.
 
         word(id, j) = Philox4x32-10(counter = (id, epoch, view, j // 4), key = seed ^ stream)[j % 4]
 

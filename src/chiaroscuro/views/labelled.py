@@ -17,7 +17,7 @@ __all__ = ["LabelledContext"]
 
 
 class LabelledContext(View):
-    """A split into symbol and context, whose context also shows the sample's label.
+    """Split a sample into symbol and context, and add the label to the context.
 
         loss = -(1/n) sum_i log( exp(z1_i . z2_i) / sum_j exp(z1_i . z2_j) ),
         z1_i = symbol encoder(s_i),   z2_i = context encoder(r_i, y_i)   [semantic2025, eq. 2]

@@ -148,7 +148,7 @@ def _each(generators: Tensor, share: Tensor) -> _Map:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RigidMotion(View):
-    """Turn and shift images at random, by sampling between their pixels.
+    """Rotate and shift images at random, with bilinear interpolation.
 
         x_v(p) = x(R(-angle) (p - shift)),   p from the centre of the image
 

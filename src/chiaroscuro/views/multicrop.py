@@ -13,7 +13,7 @@ __all__ = ["MultiCrop"]
 
 
 class MultiCrop(View):
-    """Views in groups: a few large crops, which others are compared with, and many small ones.
+    """Multi-crop: groups of views, such as two large crops and many small ones.
 
         x_v = T_g(x; omega_v),   g the group that crop v falls into, v = 0, 1, ..., n_crops - 1
 

@@ -82,7 +82,7 @@ def _lines(
 
 @dataclass(frozen=True, eq=False)
 class Unfinished:
-    """Images in uint8 on their way to a device, and what each of their views is made of.
+    """uint8 images on their way to a device, with the parameters of their views.
 
     Args:
         images: (n, c, h, w), shared by all views.

@@ -26,7 +26,7 @@ __all__ = ["Backend", "backend", "image_batch", "plain", "render"]
 
 @dataclass(frozen=True)
 class Backend:
-    """Which code makes the views of uint8 images in main memory, and why that one."""
+    """Code that augments uint8 images in main memory, and why it was chosen."""
 
     name: str
     why: str

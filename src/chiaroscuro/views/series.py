@@ -17,7 +17,7 @@ __all__ = ["Standardise", "Window"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Standardise(View):
-    """Scale every sample alike, so that columns or channels have mean 0 and deviation 1.
+    """Standardise columns or channels with a given mean and standard deviation.
 
         x_v = (x - mean) / std
 

@@ -44,7 +44,7 @@ _FIRST_TRY = 12  # words before the tries: see `_sample`
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SimCLR(View):
-    """SimCLR's augmentation of images, with one knob for its strength.
+    """SimCLR's image augmentation: crop, flip, colour jitter, greyscale, blur; one strength.
 
         x_v = solarise(blur(gray(jitter(flip(resize(crop(x)))))))
 

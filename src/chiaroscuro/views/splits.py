@@ -18,7 +18,7 @@ __all__ = ["PatchSplit", "TokenSplit"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PatchSplit(View):
-    """A patch of an image (view 0, the symbol), and the image with it cut out (view 1).
+    """Split an image into a patch (view 0, the symbol) and the rest (view 1, the context).
 
     The two views of a sample are drawn together: they speak of the same patch. The symbol is
     "crop and resize", the context a "Cutout specifically removing the previous symbol"
@@ -103,7 +103,7 @@ class PatchSplit(View):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TokenSplit(View):
-    """A token of a sequence (view 0, the symbol), and the sequence with it masked (view 1).
+    """Split a sequence into a token (view 0, the symbol) and the rest with it masked (view 1).
 
     The two views of a sample are drawn together: they speak of the same position.
 

@@ -107,7 +107,7 @@ def graded(cost: Cost | None, without: str = "note", built: bool = False) -> str
 
 @dataclass(frozen=True)
 class Finding(Record):
-    """One thing that is wrong, or worth knowing.
+    """One problem, or one thing worth knowing.
 
     Args:
         name: of the rule.
@@ -172,7 +172,7 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules are told: measures by name, and the settings of the training by dotted key.
+    """Input of the rules: measures by name, and settings by dotted key.
 
     Args:
         measures: of `diagnose`; what could not be measured is missing.

@@ -66,7 +66,7 @@ def checks(facts: Facts) -> list[str]:
 
 
 def findings(facts: Facts, rules: Iterable[Rule] | None = None) -> list[Finding]:
-    """What the rules find, what matters most first.
+    """Return the findings of all rules, the most important first.
 
     By severity; then causes before symptoms; then by what the cure regains, and by strength: how
     far beyond the threshold. One that follows from another (a collapse under shuffled pairs)

@@ -26,7 +26,7 @@ COMPARISON_FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Record):
-    """Two diagnoses, and what the same rows say of both.
+    """Comparison of two diagnoses, and of the rows that both have.
 
     Args:
         first, second: the diagnoses.
@@ -137,7 +137,7 @@ def _numbers(result: Versus) -> dict[str, Any]:
 def compare(
     diagnoses: tuple[Diagnosis, Diagnosis], embeddings: tuple[Embeddings, Embeddings], metric: str
 ) -> Comparison:
-    """Compare two embeddings that were diagnosed, row by row if their rows are the same.
+    """Compare two diagnosed embeddings, row by row if their rows are the same.
 
     Args:
         diagnoses: of the first and the second.

@@ -38,7 +38,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis(Record):
-    """What was found, and from what.
+    """Result of `diagnose`: measures, findings and lists of rows.
 
     Args:
         subject: the name of the file, the run or the arrays.
@@ -141,7 +141,7 @@ def diagnose(
     inputs: Inputs | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Look at embeddings in every way that the given arrays allow, and say what to change.
+    """Diagnose embeddings with every check that the given arrays allow.
 
     Rules turn the measures into findings, the gravest first; each has its evidence, its cause and
     what to change. Measures of pairs stand beside their values under shuffled pairs. With fewer

@@ -37,7 +37,7 @@ _ABOUT = {
 
 
 def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -> Evaluation:
-    """What embeddings know on the held-out side, by a stated protocol, as a JSON-able dictionary.
+    """Evaluate embeddings on held-out rows, and return a dictionary for JSON.
 
     With labels: accuracy of neighbours and of linear probes, fitted on the rows with `split` 0 and
     asked about those with `split` 1. With both sides of pairs (`z1`, `z2`): retrieval among the
@@ -110,7 +110,7 @@ def evaluate(embeddings: Embeddings, probes: Sequence[str] = ("ridge", "sgd")) -
 
 
 class Evaluation(dict[str, Any]):
-    """What `evaluate` returns: a dictionary for JSON that prints as a table and draws itself."""
+    """Result of `evaluate`: a JSON dictionary that prints as a table and has a `plot` method."""
 
     def __str__(self) -> str:
         return table(self)
@@ -243,7 +243,7 @@ def _match(
 
 
 def glance(train: tuple[Any, Any], test: tuple[Any, Any]) -> dict[str, float]:
-    """A quick look while training goes on: the share that 20 neighbours name, one vote each.
+    """Return the accuracy of 20 nearest neighbours, one vote each; quick enough during training.
 
     Called `online_knn`, and not comparable with `knn_20` of `evaluate`: it is taken of a few rows,
     inside the training side where `engine.held_out` hands it over, and its votes are not weighted.

@@ -19,7 +19,7 @@ __all__ = ["draw", "draw_spectrum"]
 
 
 def draw(diagnosis: Diagnosis, folder: str | Path) -> list[Path]:
-    """Write the figures as PNG and SVG; none, where matplotlib is not installed.
+    """Write the figures as PNG and SVG; none if matplotlib is not installed.
 
     Args:
         diagnosis: from `diagnose`.

@@ -35,7 +35,7 @@ _UNUSED = ("thumbnails", "texts", "ids", "prompts", "prompt_z", "untrained_promp
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What goes with a file of embeddings and is not in it.
+    """Inputs that accompany a file of embeddings: names of arrays, labels, pairs.
 
     Args:
         names: what its arrays are here, such as `{"X": "h", "y": "labels"}`.
@@ -69,7 +69,7 @@ class Reading:
 
 
 def read(subject: Any, rows: int = ROWS, seed: int = 0, inputs: Inputs | None = None) -> Reading:
-    """Embeddings from memory or a file, at most so many rows of them, checked.
+    """Read embeddings from memory or a file, at most a given number of rows, and check them.
 
     A file is mapped or read in pieces: only the rows that are drawn stay in memory, and nothing
     that grows with the number of rows is allocated.

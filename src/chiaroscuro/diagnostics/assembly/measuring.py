@@ -62,7 +62,7 @@ LEAST = 64
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """What is known of a training beside its embeddings; every part may be missing.
+    """What is known of a training run besides its embeddings; every part is optional.
 
     Args:
         loss: `InfoNCE` or a `Contrast`: what is compared with what.

@@ -15,7 +15,7 @@ ROWS = 512
 
 
 def monitor(h: Any, positives: Any = None, rows: int = ROWS) -> dict[str, float]:
-    """Rank, cone, spread and norms of a batch of embeddings, as numbers by name.
+    """Return rank, mean cosine, uniformity and norms of a batch of embeddings, by name.
 
     For any loop: `log(monitor(z))`, in a Lightning module `self.log_dict(monitor(z1, z2))`, in ours
     `train(..., callbacks=[watch(monitor)])`. It decides nothing.

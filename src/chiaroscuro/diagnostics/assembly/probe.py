@@ -16,7 +16,7 @@ __all__ = ["PROBES", "logistic_probe", "ridge_probe", "sgd_probe"]
 
 
 def ridge_probe(train: Labelled, test: Labelled, penalty: float = 1.0) -> float:
-    """Accuracy of the ridge classifier, in closed form.
+    """Return the accuracy of a ridge classifier, in closed form.
 
         W = (X'X + penalty I)^-1 X'Y,   class = argmax of x'W
 
@@ -51,7 +51,7 @@ def ridge_probe(train: Labelled, test: Labelled, penalty: float = 1.0) -> float:
 
 
 def logistic_probe(train: Labelled, test: Labelled, penalty: float = 1.0) -> float:
-    """Accuracy of multinomial logistic regression, by L-BFGS.
+    """Return the accuracy of multinomial logistic regression, fitted by L-BFGS.
 
         minimise  sum_i cross-entropy(x_i'W + b, y_i) + penalty |W|^2 / 2
 
@@ -92,7 +92,7 @@ def logistic_probe(train: Labelled, test: Labelled, penalty: float = 1.0) -> flo
 
 
 def sgd_probe(train: Labelled, test: Labelled, seed: int = 0, epochs: int = 100) -> float:
-    """Accuracy of a linear head trained by the protocol of [tan2024, Appendix B].
+    """Return the accuracy of a linear head trained by SGD [tan2024, Appendix B].
 
     SGD with learning rate 0.3 falling to 0 along a cosine, batches of 64, weight decay 1e-6, 100
     epochs, no augmentation, features as they come. The paper states no momentum: none is used. The

@@ -14,7 +14,7 @@ _WAYS = {"image_to_text": "image to text", "text_to_image": "text to image"}
 
 
 def table(evaluation: Mapping[str, Any]) -> str:
-    """What `evaluate` found, as lines for people: accuracies, then retrieval and zero-shot.
+    """Format an evaluation as a table: accuracies, then retrieval and zero-shot.
 
     Args:
         evaluation: from `evaluate`.

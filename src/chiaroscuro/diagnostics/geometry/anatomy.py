@@ -37,7 +37,7 @@ class Loss(Protocol):
 
 @dataclass(frozen=True)
 class Contrast:
-    """The arguments of `InfoNCE`, for who has embeddings and no objective.
+    """Arguments of `InfoNCE`, for embeddings without a known objective.
 
     Example:
         >>> from chiaroscuro.pairwise import AllButPair
@@ -92,7 +92,7 @@ def anatomy(
     rows: int | None = ROWS,
     seed: int = 0,
 ) -> Anatomy:
-    """The loss taken apart [cosentino2022, Prop. C.1], with its upper bound [Prop. 3.1].
+    """Decompose the loss [cosentino2022, Prop. C.1], and bound it from above [Prop. 3.1].
 
         loss = mean_i [ -log k(z_i, z_i+) + E_{c~p_i} log k(z_i, c) + H(p_i) ]
         p_i(c) = k(z_i, c) / sum_c' k(z_i, c')   over the candidates c of anchor i

@@ -43,7 +43,7 @@ class Generator(Record):
 def generator(
     h1: Any, h2: Any, eps: Any, rounds: int = 20, rows: int | None = ROWS, seed: int = 0
 ) -> Generator:
-    """The generators G_k that best turn one view into the other [cosentino2022, Sec. 4, eq. 7].
+    """Fit the generators G_k that best turn one view into the other [cosentino2022, Sec. 4, eq. 7].
 
         h2_i = exp(sum_k eps_ik G_k) h1_i
 

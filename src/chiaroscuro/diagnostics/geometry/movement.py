@@ -19,7 +19,7 @@ BINS = 5
 
 @dataclass(frozen=True, eq=False)
 class Effect(Record):
-    """What one parameter does: `share` of the movement's variance that it explains, alone.
+    """Effect of one parameter: the `share` of the movement's variance that it explains alone.
 
     `levels` are the middles of the groups of equal or neighbouring values, `moved` the mean
     movement in each, `counts` how many samples they hold.
@@ -33,7 +33,7 @@ class Effect(Record):
 
 @dataclass(frozen=True, eq=False)
 class Movement(Record):
-    """How far views move: `mean` movement, `strangers` between different samples, their `ratio`.
+    """Distance between views: `mean`, that of `strangers` (other samples), and their `ratio`.
 
     `effects` by parameter, the strongest first; `explained` the share of the variance that all of
     them explain together, as a sum of their groups' effects.
@@ -48,7 +48,7 @@ class Movement(Record):
 
 
 def movement(h1: Any, h2: Any, parameters: Any, parameters2: Any = None) -> Movement:
-    """How far an augmentation moves the embedding, and which of its parameters does it.
+    """Measure how far an augmentation moves the embedding, and which parameters cause it.
 
         m_i = |u2_i - u1_i|^2,   u = h / |h|;   share_p = 1 - var(m within groups of p) / var(m)
 

@@ -34,7 +34,7 @@ ROUNDING = 1e-6
 
 
 def unexplained(W: Any, v: Any, threshold: float = ROUNDING) -> float:
-    """The share of vectors v that lies outside what a linear projector reads.
+    """Return the share of vectors v outside the row space of a linear projector.
 
         sum_i min_t |v_i - W' t|^2 / sum_i |v_i|^2      [cosentino2022, eq. 10]
 
@@ -87,7 +87,7 @@ def _basis(w: Tensor, threshold: float) -> Tensor:
 
 
 def subspace_angles(A: Any, B: Any, threshold: float = ROUNDING) -> np.ndarray:
-    """The principal angles between the spans of the rows of A and of B, in radians, rising.
+    """Return the principal angles between the row spans of A and B, in radians, increasing.
 
         cos angle_k = k-th singular value of Q_A' Q_B
 
@@ -146,7 +146,7 @@ class Displacements(Record):
 def displacements(
     h1: Any, h2: Any, z1: Any, z2: Any, rows: int | None = ROWS, seed: int = 0
 ) -> Displacements:
-    """From the hardest negative to the positive, in the encoder's space [cosentino2022, eq. 8].
+    """Return the vectors in h from the hardest negative to the positive [cosentino2022, eq. 8].
 
         delta-h_i = h2_i - h~_i,   h~_i = the h of argmax_{l not i} cos(z1_i, z~_l)
 
@@ -223,7 +223,7 @@ class Augmentations(Record):
 def augmentations(
     W: Any, h1: Any, h2: Any, threshold: float = 1e-3, rows: int | None = ROWS, seed: int = 0
 ) -> Augmentations:
-    """Do augmentations move the representation into the projector's kernel? [cosentino2022, Sec. 4]
+    """Measure whether augmentations move h within the projector's kernel [cosentino2022, Sec. 4].
 
         v_i = h2_i - h1_i;   annihilated = |v - Q Q' v|^2 / |v|^2,   Q a basis of the rows of W
 
@@ -301,7 +301,7 @@ def _leading_angles(Q: Tensor, v: Tensor) -> np.ndarray:
 def discarded(
     h: Any, z: Any, factors: Mapping[str, Any], kinds: Mapping[str, str] | None = None
 ) -> dict[str, dict[str, float]]:
-    """What the projector throws away: the readout of each factor before and after it.
+    """Compare the readout of each factor before and after the projector.
 
         lost = above_chance in h - above_chance in z
 

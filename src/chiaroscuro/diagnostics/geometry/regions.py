@@ -29,7 +29,7 @@ class AffineMaps(NamedTuple):
 
 
 def affine_maps(projector: nn.Module, h: Any) -> AffineMaps:
-    """The affine map that the projector is in the region of each row [cosentino2022, eq. 11].
+    """Return the affine map of the projector in the region of each row [cosentino2022, eq. 11].
 
         g(h) = W_omega h + b_omega   for h in the region omega
 
@@ -155,7 +155,7 @@ class Regions(Record):
 def regions(
     projector: nn.Module, h: Any, h2: Any = None, rows: int | None = ROWS, seed: int = 0
 ) -> Regions:
-    """The regions of the projector that the rows visit, told by which units are on.
+    """Count the affine regions of the projector that the rows visit, by their active units.
 
         omega(h) = (pattern of positive inputs of every ReLU)      [cosentino2022, Sec. 5]
 
@@ -220,7 +220,7 @@ def regions(
 def local_unexplained(
     projector: nn.Module, h: Any, v: Any, rows: int | None = 256, seed: int = 0
 ) -> float:
-    """The share of vectors v_i outside what the projector reads at h_i [cosentino2022, Sec. 5].
+    """Return the share of v_i outside the projector's row space at h_i [cosentino2022, Sec. 5].
 
         sum_i min_t |v_i - W_i' t|^2 / sum_i |v_i|^2,   W_i the local map at h_i
 

@@ -49,7 +49,7 @@ def augmentation_span(
     components: int = COMPONENTS,
     seed: int = 0,
 ) -> Span:
-    """How many directions an augmentation moves along, told by its own parameters.
+    """Estimate the directions along which an augmentation moves samples, from its parameters.
 
         v_i = h2_i - h1_i ~ sum_p t_ip (g_p + A_p c_i);   dimension = rank of the fitted v
 
@@ -177,7 +177,7 @@ def _basis(t: Tensor, where: Tensor) -> Tensor:
 
 
 def predicted_rank(d_proj: int, d_enc: int, span: int) -> int:
-    """The rank of a linear projector that annihilates a span, and keeps all else it can.
+    """Return the rank of a linear projector that removes a span and keeps everything else it can.
 
         min(d_proj, d_enc - span)      [cosentino2022, Props. 4.1, 4.2, by rank and nullity]
 

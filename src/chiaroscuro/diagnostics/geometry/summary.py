@@ -21,7 +21,7 @@ __all__ = ["geometry", "weights_of"]
 
 
 def weights_of(projector: nn.Module, d_enc: int) -> np.ndarray | None:
-    """W of a projector that is one affine map, z = W h + b; None for one that bends.
+    """Return W of an affine projector z = W h + b; None for a nonlinear one.
 
     A last standardisation is part of W, with the statistics that the projector keeps.
 
@@ -47,7 +47,7 @@ def geometry(
     parameters2: Any = None,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Projector against encoder and augmentation, in numbers by name.
+    """Return measures of the projector against encoder and augmentation, by name.
 
     Of the two views alone: `hardest_distance` of h1 to its hardest negative and, with labels,
     `hardest_agreement` (and `_coarse`) with it [Figs. 5, 6]; `views_cosine_h`, `movement_ratio` and

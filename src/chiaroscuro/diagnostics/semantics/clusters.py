@@ -66,7 +66,7 @@ def graph_clusters(
     rows: int | None = ROWS,
     seed: int = 0,
 ) -> GraphClusters:
-    """Spectral clusters of a similarity graph beside k-means clusters of the embedding.
+    """Compare spectral clusters of a similarity graph with k-means clusters of the embedding.
 
         graph: k-means of the first k eigenvectors of its Laplacian;  embedding: k-means of h / |h|
 

@@ -17,7 +17,7 @@ PAIRS = 500
 
 
 def context_distances(counts: Any, distance: str = "variation") -> np.ndarray:
-    """How differently two symbols are used: distances between their laws of contexts, (S, S).
+    """Return distances (S, S) between the context distributions of symbols.
 
         variation: (1/2) sum_c |p(c|u) - p(c|v)|
         hellinger: sqrt(1 - sum_c sqrt(p(c|u) p(c|v)))
@@ -98,7 +98,7 @@ def distributional_alignment(
     repeats: int = 40,
     seed: int = 0,
 ) -> DistributionalAlignment:
-    """Are symbols used alike exactly where they mean the same? [semantic2025, Def. 4.1]
+    """Measure whether symbols of equal meaning have equal contexts [semantic2025, Def. 4.1].
 
         for all u, v:   u = v in the task   iff   p(c | u) = p(c | v) in the contrastive data
 

@@ -16,7 +16,7 @@ __all__ = ["Equivalence", "SemanticRatio", "equivalence", "semantic_ratio", "tab
 
 
 def tabulate(symbols: Any, contexts: Any, labels: Any = None) -> np.ndarray:
-    """How often each symbol came with each context (and label): (S, C) or (S, C, Y) counts.
+    """Count how often each symbol occurs with each context (and label): (S, C) or (S, C, Y).
 
     Args:
         symbols: (n,) whole numbers from 0: row s is symbol s, whether it occurs or not.
@@ -74,7 +74,7 @@ class Equivalence(Record):
 
 
 def equivalence(table: Any, level: float = 0.05, exact: bool = False) -> Equivalence:
-    """Are two symbols interchangeable: do they give the same law of labels in every context?
+    """Test which symbols are interchangeable: the same label distribution in every context.
 
         u = v  iff  p(y | u, c) = p(y | v, c) for all contexts c and labels y   [semantic2025, 2.1]
 
@@ -199,7 +199,7 @@ class SemanticRatio(Record):
 
 
 def semantic_ratio(h: Any, classes: Any) -> SemanticRatio:
-    """Are equivalent symbols closer than others in an embedding? [semantic2025, Fig. 2a]
+    """Measure whether equivalent symbols are closer than others [semantic2025, Fig. 2a].
 
         ratio = mean |h_u - h_v| of equivalent pairs / mean |h_u - h_v| of other pairs
 

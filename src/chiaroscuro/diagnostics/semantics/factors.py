@@ -27,7 +27,7 @@ ROWS = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Readout(Record):
-    """What a linear readout recovers of one factor.
+    """How well one factor is predicted by a linear readout.
 
     `score` is held-out: R^2 of numbers and angles, accuracy of classes. `above_chance` puts all
     kinds on one scale, 0 for nothing and 1 for all. `adjusted` is the same on the training side,
@@ -47,7 +47,7 @@ class Readout(Record):
 def readout(
     h: Any, factor: Any, kind: str | None = None, split: Any = None, seed: int = 0
 ) -> Readout:
-    """How much of a factor is linear in h, by ridge regression, on rows it was not fitted to.
+    """Return how well a ridge regression on h predicts a factor, on held-out rows.
 
         W = (X'X + penalty I)^-1 X'Y;   R^2 = 1 - |Y - XW|^2 / |Y - mean|^2  on held-out rows
 
@@ -127,7 +127,7 @@ def survival(
     rows: int | None = ROWS,
     seed: int = 0,
 ) -> Survival:
-    """Which factors survive through the layers, and how content fares against style.
+    """Measure how well each factor can be read out of each layer, content against style.
 
     Content is what both views of a sample share, style what an augmentation changes [rusak2022]: a
     contrastive loss keeps the first and may drop the second, mostly in the last layers.

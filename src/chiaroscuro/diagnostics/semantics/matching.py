@@ -55,7 +55,7 @@ class Places(NamedTuple):
 
 
 def retrieval(images: Any, texts: Any, owner: Any = None) -> dict[str, Any]:
-    """Recall and median rank of images among texts and of texts among images, by cosine.
+    """Return recall and median rank of image-to-text and text-to-image retrieval, by cosine.
 
         recall_k = mean over queries of P(a relevant candidate is among the k nearest)
 
@@ -146,7 +146,7 @@ def first_places(queries: Tensor, candidates: Tensor, of: Tensor, owned: Tensor)
 
 
 def zero_shot_accuracy(z: Any, prompts: Any, labels: Any) -> dict[str, float]:
-    """The share of images whose nearest prompt, by cosine, is that of their class.
+    """Return the accuracy of zero-shot classification by the nearest prompt (cosine).
 
         class = argmax_c cos(z_i, prompt_c)    [radford2021clip, Sec. 3.1.2]
 

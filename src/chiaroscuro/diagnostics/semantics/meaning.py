@@ -24,7 +24,7 @@ PAIRED = ("pair_symbols", "pair_contexts")
 
 
 def read_task(given: Any) -> dict[str, np.ndarray]:
-    """Arrays of a task from a dictionary or an `.npz`; nothing from None.
+    """Read the arrays of a task from a dictionary or an `.npz`.
 
     Args:
         given: with `symbols`, `contexts`, `labels`, and `pair_symbols`, `pair_contexts` if the

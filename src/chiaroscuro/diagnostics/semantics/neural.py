@@ -21,7 +21,7 @@ PROBES = 16
 
 
 def sample_kernel(module: nn.Module, x: Tensor, n_probes: int = PROBES, seed: int = 0) -> Tensor:
-    """The neural kernel between samples, summed over outputs: (n, n).
+    """Return the neural kernel between samples, summed over outputs: (n, n).
 
         k_ij = tr K_ij = sum_k sum_w (d f^k(x_i) / d w) (d f^k(x_j) / d w)   [calder2025, eq. 12]
 
@@ -58,7 +58,7 @@ def sample_kernel(module: nn.Module, x: Tensor, n_probes: int = PROBES, seed: in
 
 
 def kernel_alignment(K: Any, labels: Any) -> float:
-    """How far a kernel is that of the classes, both centred [cortes2012alignment].
+    """Return the centred alignment of a kernel with the classes [cortes2012alignment].
 
         <HKH, HYH> / (|HKH| |HYH|),   Y_ij = 1 if labels_i = labels_j,  H = I - 1/n
 
@@ -89,7 +89,7 @@ def kernel_alignment(K: Any, labels: Any) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ClusterKernel(Record):
-    """What a kernel does with clusters, by cluster: `sizes`, `within`, `drive`.
+    """Effect of a kernel on each cluster: `sizes`, `within`, `drive`.
 
     `alignment` is `kernel_alignment`; `within` and `between` the mean of k_ij / sqrt(k_ii k_jj) of
     different samples inside a cluster and across; `drives` how strongly each cluster moves itself,
@@ -107,7 +107,7 @@ class ClusterKernel(Record):
 
 
 def cluster_kernel(K: Any, labels: Any) -> ClusterKernel:
-    """Does the kernel hold clusters together, and do small ones move slower? [calder2025, 4.4]
+    """Measure whether a kernel holds clusters together, and whether small ones move slower.
 
         drive_c = (1/n) mean_{i in c} sum_{j in c} k_ij
 
