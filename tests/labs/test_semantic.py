@@ -228,8 +228,10 @@ def test_a_threshold_is_found_and_no_threshold_is_told():
 
 
 def test_decay_alone_takes_unused_weights_off():
-    settings = dataclasses.replace(forgetting.QUICK, steps=(1, 40))
-    kept, gone = (forgetting.unused(settings, forget, 1.0, 0) for forget in (0.0, 6.0))
+    settings = dataclasses.replace(forgetting.QUICK, steps=40)
+    kept, gone = (
+        forgetting.unused(settings, forgetting.At(forget, 1.0, 0, 8e-3)) for forget in (0.0, 6.0)
+    )
     assert kept["share"] > 0.3
     assert not kept["appears"]
     assert gone["share"] < kept["share"] / 4
@@ -237,9 +239,36 @@ def test_decay_alone_takes_unused_weights_off():
 
 
 def test_coupled_decay_does_not_ask_for_the_decay():
-    steps = [forgetting.coupled(forgetting.QUICK, 1e-2, d, 0.3, 0)["steps"] for d in (1e-3, 1e-1)]
+    steps = [forgetting.coupled(1e-2, d, 0.3, 0)["steps"] for d in (1e-3, 1e-1)]
     assert abs(steps[0] - steps[1]) <= 1
     assert 10 < steps[0] < 60
+
+
+def planted_law(number, aside):
+    """Runs in which the effect appears where a number says so; another for the one kept aside."""
+
+    def rows(of):
+        places = itertools.product((0.0, 1.0, 2.5, 6.0), (2.0, 0.6, 0.2, 0.04), range(3))
+        return [
+            {"decay": d, "start": s, "seed": seed, "lr": 1e-3, "overlap": s, "way": 1.0,
+             "appears": bool(of(d, s))}
+            for d, s, seed in places
+        ]  # fmt: skip
+
+    result = {name: rows(number) for name in forgetting.NAMES} | {"unused": rows(aside)}
+    gone = [forgetting.coupled(4e-3, d, s, 0) for d in (1e-3, 1e-2) for s in (0.3, 1.0)] * 3
+    result |= {"n_seeds": 3, "coupled": gone, "coupled symbols": []}
+    return {claim.id: claim.verdict for claim in forgetting.claims(result)}
+
+
+def test_the_law_of_forgetting_can_fail():
+    law = lambda d, s: d - np.log(s) > 1.7
+    start, other = (lambda d, s: s < 0.5), (lambda d, s: d - np.log(s) > 8)
+    assert planted_law(law, law)["E2.forgetting"] == "holds"
+    assert planted_law(law, law)["E2.kept_aside"] == "holds"
+    assert planted_law(start, law)["E2.forgetting"] == "fails"  # the start alone tells it better
+    assert planted_law(law, other)["E2.kept_aside"] == "fails"
+    assert planted_law(law, law)["E2.coupled_law"] == "holds"
 
 
 def test_medians_judge_coupled_decay():

@@ -18,11 +18,20 @@ should decide. Four experiments, small enough for seconds:
 
 Prediction, written before any of them was run. (1) In each of the first three, one threshold on
 `forgotten` tells runs in which the paper's effect appears from the others for at least 90 % of
-them, and better than the start or the decay alone does. (2) The mean of the three thresholds,
-carried over unchanged, is right for at least 80 % of the runs of the fourth, which plays no part in
-choosing it. (3) Decay through the gradient, as `torch.optim.Adam` has it, does not follow this
-number: for weights without a loss Adam divides the decay out, so that they fall by lr a step and
-are gone after about s / lr steps whatever wd is.
+them, and better than the start or the decay alone does, whatever the learning rate. (2) The mean of
+the three thresholds, carried over unchanged, is right for at least 80 % of the runs of the fourth,
+which plays no part in choosing it. (3) Decay through the gradient, as `torch.optim.Adam` has it,
+does not follow this number: for weights without a loss Adam divides the decay out, so that they
+fall by lr w / sqrt(mean w^2 so far) a step, and of normal weights a tenth is left after 2.17 s / lr
+steps, whatever wd is (derived in `adam_alone`).
+
+A pilot of the first three with one other seed (20) chose steps and rates, and no rule. It saw where
+the law may break: symbols do not merge where decay is so strong that nothing is learnt (the share
+of the way from chance to the floor of the loss stands beside), and twins merge without any decay
+where the rate moves a row further than its start is long. Beside the number that is known before a
+training, `overlap` is what it stands for, measured: the cosine of the weights at the end with those
+at the start. Of unused weights decay leaves exp(-lr wd steps) exactly: there the threshold alone is
+tested.
 
 The effect is said to appear where: symbols, the ratio of equivalent to other distances is below 0.5
 and 90 % of nearest neighbours are right; twins, the same; projector, the effective rank by squares
@@ -35,27 +44,32 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
+from scipy.special import ndtri
 
 import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Stated, at_once, style
-from chiaroscuro.labs.semantic2025._modular import Learner, contrasted, within
+from chiaroscuro.labs.semantic2025._modular import Learner, contrasted, floor, within
 from chiaroscuro.labs.trained import linear
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
-ENOUGH = "n_runs >= 40 and n_seeds >= 2"
+ENOUGH = "n_runs >= 40 and n_seeds >= 3"
 LAW = Stated(
     "E2.forgetting",
-    "in the three experiments one threshold on lr wd steps - log(start) tells where the paper's "
-    "effect appears, better than the decay or the start alone",
+    "in each of the three experiments one threshold on lr wd steps - log(start) tells where the "
+    "paper's effect appears, better than the decay or the start alone",
     "Secs 5, A.7 to A.11 (ours)",
     "not stated",
-    "accuracy >= 0.9 and accuracy >= by_decay_alone and accuracy >= by_start_alone",
+    "mean(symbols) >= 0.9 and mean(twins) >= 0.9 and mean(projector) >= 0.9 "
+    "and accuracy > by_decay_alone and accuracy > by_start_alone",
     enough=ENOUGH,
 )
 KEPT = Stated(
@@ -63,16 +77,17 @@ KEPT = Stated(
     "the mean threshold of the three, carried over, is right for the experiment kept aside",
     "rusak2022, App. E (ours)",
     "not stated",
-    "accuracy >= 0.8",
+    "mean(accuracy) >= 0.8 and mean(accuracy) > mean(by_the_larger_class)",
     enough=ENOUGH,
 )
 COUPLED = Stated(
     "E2.coupled_law",
-    "decay through the gradient of Adam takes weights without a loss off in start / lr steps, "
+    "decay through the gradient of Adam takes weights without a loss off in 2.17 start / lr steps, "
     "whatever the decay is",
     "Sec. 5: Adam with weight decay (ours)",
     "not stated",
-    "mean(steps_over_predicted) > 0.5 and mean(steps_over_predicted) < 2",
+    "mean(steps_over_predicted) > 0.9 and mean(steps_over_predicted) < 1.1 "
+    "and spread_over_decays < 0.05",
     enough="n_runs >= 12",
 )
 CLAIMS = (LAW, KEPT, COUPLED)
@@ -84,83 +99,140 @@ class Settings:
 
     Args:
         seeds: of every point of a grid.
-        lr, steps: of Adam, of symbols and of the three others.
+        lr_symbols, steps_symbols: of Adam, for symbols; several rates.
+        lr, steps: the same, for the three others.
         forgets: values of lr wd steps.
         starts: scales of the start, in units of the usual one.
         rates: learning rates of the coupled runs.
+        decays: of the coupled runs; 1e-2 in Sec. 5.
+        lr_steps: learning rate times steps of the coupled symbols; 6.4 in Sec. 5.
     """
 
-    seeds: tuple[int, ...] = (0, 1, 2)
-    lr: tuple[float, float] = (4e-3, 8e-3)
-    steps: tuple[int, int] = (1200, 600)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    lr_symbols: tuple[float, ...] = (2e-3, 4e-3)
+    steps_symbols: int = 2000
+    lr: tuple[float, ...] = (4e-3, 1.6e-2)
+    steps: int = 600
     forgets: tuple[float, ...] = (0.0, 1.0, 2.5, 6.0)
     starts: tuple[float, ...] = (2.0, 0.6, 0.2, 0.04)
-    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
+    rates: tuple[float, ...] = (1e-3, 2e-3, 4e-3)
+    decays: tuple[float, ...] = (1e-4, 1e-3, 1e-2)
+    lr_steps: float = 6.4
 
 
-QUICK = Settings(seeds=(0,), steps=(8, 30), forgets=(0.0, 3.0), starts=(1.0, 0.1), rates=(1e-2,))
+QUICK = Settings(
+    seeds=(0,), lr_symbols=(4e-3,), steps_symbols=8, lr=(8e-3,), steps=30, forgets=(0.0, 3.0),
+    starts=(1.0, 0.1), rates=(1e-2,), lr_steps=0.05,
+)  # fmt: skip
 LAPTOP = Settings()
-PAPER = Settings(seeds=(0, 1, 2, 3, 4), lr=(1e-4, 1e-4), steps=(64_000, 64_000))
+LONG = Settings(steps_symbols=8000, steps=2400)
+"""The same numbers with a quarter of the decay in a step: is it the decay, or its sum?"""
+PAPER = Settings(
+    lr_symbols=(1e-4,), steps_symbols=64_000, lr=(1e-4,), steps=64_000, rates=(1e-4, 3e-4, 1e-3)
+)
+
+BATCH = 32
 
 
-def point(forget: float, start: float, seed: int, **seen: Any) -> dict[str, Any]:
-    """One run: where it is in the diagram, and what was seen."""
-    return {"decay": forget, "start": start, "seed": seed, **seen}
+@dataclass(frozen=True)
+class At:
+    """A point of the grid: decay, start, seed and learning rate."""
+
+    forget: float
+    start: float
+    seed: int
+    lr: float
+
+    def seen(self, appears: bool, overlap: float, **numbers: float) -> dict[str, Any]:
+        """One run: where it is in the diagram, and what was seen."""
+        place = {"decay": self.forget, "start": self.start, "seed": self.seed, "lr": self.lr}
+        return {**place, "appears": bool(appears), "overlap": overlap, **numbers}
 
 
-def grid(settings: Settings) -> list[tuple[float, float, int]]:
-    """Every lr wd steps, start and seed."""
-    return list(itertools.product(settings.forgets, settings.starts, settings.seeds))
+def grid(settings: Settings, rates: Sequence[float]) -> list[At]:
+    """Every lr wd steps, start and seed, at every rate."""
+    places = itertools.product(settings.forgets, settings.starts, settings.seeds, rates)
+    return [At(*place) for place in places]
+
+
+def overlap(start: torch.Tensor, end: torch.Tensor) -> float:
+    """The cosine of all weights at the end with those at the start."""
+    return float(torch.cosine_similarity(start.flatten(), end.flatten(), dim=0))
 
 
 # ---- the experiments ----
 
 
-def symbols(settings: Settings) -> list[dict[str, Any]]:
-    """E2, E3: all points in one stack of learners."""
-    points, steps, lr = grid(settings), settings.steps[0], settings.lr[0]
-    task = cs.data.contrastive_mod_add()
+def symbols(settings: Settings, lr: float) -> list[dict[str, Any]]:
+    """E2, E3: all points of one rate in one stack of learners."""
+    points, steps = grid(settings, [lr]), settings.steps_symbols
     learners = [
-        Learner(lr=lr, weight_decay=forget / (lr * steps), start=start)
-        for forget, start, _ in points
+        Learner(lr=lr, weight_decay=at.forget / (lr * steps), start=at.start) for at in points
     ]
-    seeds = [seed for _, _, seed in points]
-    trained = contrasted([within(task, s) for s in seeds], seeds, learners, steps, 32, looks=1)
-    return [
-        point(*at, ratio=row["ratio"][-1], nearest=row["nearest"][-1],
-              appears=row["ratio"][-1] < 0.5 and row["nearest"][-1] >= 0.9)
-        for at, row in zip(points, trained, strict=True)
-    ]  # fmt: skip
+    return merged(points, learners, steps)
 
 
-def decayed(parameters: list[torch.Tensor], settings: Settings, forget: float) -> Any:
-    """AdamW whose lr wd steps is `forget`."""
-    lr = settings.lr[1]
-    return torch.optim.AdamW(parameters, lr=lr, weight_decay=forget / (lr * settings.steps[1]))
+def merged(points: list[At], learners: list[Learner], steps: int) -> list[dict[str, Any]]:
+    """Whether equivalent symbols came together, and how far the loss came."""
+    task, seeds = cs.data.contrastive_mod_add(), [at.seed for at in points]
+    tasks = {seed: within(task, seed) for seed in seeds}
+    least = {seed: floor(tasks[seed], BATCH, batches=200) for seed in tasks}
+    trained = contrasted([tasks[s] for s in seeds], seeds, learners, steps, BATCH, looks=10)
+    rows = []
+    for at, learner, end in zip(points, learners, trained, strict=True):
+        draw = torch.Generator().manual_seed(at.seed)
+        first = at.start * torch.randn(len(end["h"]), learner.d, generator=draw)
+        ratio, nearest = end["ratio"][-1], end["nearest"][-1]
+        chance = math.log(BATCH)
+        way = (chance - end["loss"][-1]) / (chance - least[at.seed])
+        there = ratio < 0.5 and nearest >= 0.9
+        rows.append(
+            at.seen(there, overlap(first, torch.tensor(end["h"])), ratio=ratio, nearest=nearest,
+                    way=way)
+        )  # fmt: skip
+    return rows
 
 
-def twins(settings: Settings, forget: float, start: float, seed: int) -> dict[str, Any]:
+def coupled_symbols(settings: Settings, lr: float) -> list[dict[str, Any]]:
+    """The same with decay through the gradient, across decays, from the usual start."""
+    steps = round(settings.lr_steps / lr)
+    places = list(itertools.product(settings.decays, settings.seeds[:3]))
+    learners = [Learner(lr=lr, weight_decay=decay, optimiser="adam") for decay, _ in places]
+    points = [At(lr * decay * steps, 1.0, seed, lr) for decay, seed in places]
+    rows = merged(points, learners, steps)
+    return [{**row, "wd": decay} for row, (decay, _) in zip(rows, places, strict=True)]
+
+
+def decayed(parameters: list[torch.Tensor], settings: Settings, at: At) -> Any:
+    """AdamW whose lr wd steps is that of the point."""
+    return torch.optim.AdamW(
+        parameters, lr=at.lr, weight_decay=at.forget / (at.lr * settings.steps)
+    )
+
+
+def twins(settings: Settings, at: At) -> dict[str, Any]:
     """Symbols in pairs of one law; rows and contexts free, the population loss of eq. (2).
 
     A loop of its own: the expected loss over all symbols and contexts has no pairs to draw.
     """
-    draw = torch.Generator().manual_seed(seed)
+    draw = torch.Generator().manual_seed(at.seed)
     pairs, contexts, d = 12, 40, 8
     law = torch.softmax(1.5 * torch.randn(pairs, contexts, generator=draw), dim=1)
     p = law.repeat(2, 1) / (2 * pairs)
     marginal = p.sum(dim=0).log()
-    h = (start * torch.randn(2 * pairs, d, generator=draw)).requires_grad_()
+    first = at.start * torch.randn(2 * pairs, d, generator=draw)
+    h = first.clone().requires_grad_()
     z = torch.randn(contexts, d, generator=draw).requires_grad_()
-    adam = decayed([h, z], settings, forget)
-    for _ in range(settings.steps[1]):
+    adam = decayed([h, z], settings, at)
+    for _ in range(settings.steps):
         S = h @ z.T
         loss = (p * ((S + marginal).logsumexp(dim=1, keepdim=True) - S)).sum()
         adam.zero_grad()
         loss.backward()
         adam.step()
-    seen = cs.diagnostics.semantic_ratio(h.detach(), np.arange(2 * pairs) % pairs)
-    appears = seen.ratio < 0.5 and seen.nearest >= 0.9
-    return point(forget, start, seed, ratio=seen.ratio, nearest=seen.nearest, appears=appears)
+    found = cs.diagnostics.semantic_ratio(h.detach(), np.arange(2 * pairs) % pairs)
+    there = found.ratio < 0.5 and found.nearest >= 0.9
+    return at.seen(there, overlap(first, h.detach()), ratio=found.ratio, nearest=found.nearest)
 
 
 def views(n: int, d: int, r: int, draw: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
@@ -171,47 +243,47 @@ def views(n: int, d: int, r: int, draw: torch.Generator) -> tuple[torch.Tensor, 
     return torch.cat([x + noise(), pad], dim=1), torch.cat([x + noise(), pad], dim=1)
 
 
-def fitted(W: Any, objective: Any, pair: Any, settings: Settings, forget: float) -> torch.Tensor:
+def fitted(W: Any, objective: Any, pair: Any, settings: Settings, at: At) -> torch.Tensor:
     """W after its steps on pairs of views, by the decay that forgets so much."""
-    layer, steps = linear(W), settings.steps[1]
+    layer, steps = linear(W), settings.steps
     cs.engine.fit(
-        layer, objective, (pair() for _ in range(steps)), decayed([layer.weight], settings, forget),
+        layer, objective, (pair() for _ in range(steps)), decayed([layer.weight], settings, at),
         steps_per_epoch=steps, options=cs.engine.FitOptions(device="cpu"),
     )  # fmt: skip
     return layer.weight.detach()
 
 
-def projector(settings: Settings, forget: float, start: float, seed: int) -> dict[str, Any]:
+def projector(settings: Settings, at: At) -> dict[str, Any]:
     """A linear W on data that fill r of its d inputs: the rest is its start."""
-    draw = torch.Generator().manual_seed(seed)
+    draw = torch.Generator().manual_seed(at.seed)
     d, r, out = 16, 4, 12
-    W = start * torch.randn(out, d, generator=draw) / d**0.5
+    first = at.start * torch.randn(out, d, generator=draw) / d**0.5
     objective = cs.InfoNCE(cs.Dot(tau=1.0))
-    W = fitted(W, objective, lambda: views(48, d, r, draw), settings, forget)
+    W = fitted(first, objective, lambda: views(48, d, r, draw), settings, at)
     s = torch.linalg.svdvals(W).double().square()
     rank = float(torch.exp(torch.special.entr(s / s.sum()).sum()))
-    return point(forget, start, seed, rank=rank, appears=rank < r + 1)
+    return at.seen(rank < r + 1, overlap(first, W), rank=rank)
 
 
-def unused(settings: Settings, forget: float, start: float, seed: int) -> dict[str, Any]:
+def unused(settings: Settings, at: At) -> dict[str, Any]:
     """A linear layer of which the loss sees the first outputs: what becomes of the others."""
-    draw = torch.Generator().manual_seed(seed)
-    d, out, seen = 8, 16, 4
-    W = start * torch.randn(out, d, generator=draw) / d**0.5
-    objective = cs.OnDims(cs.InfoNCE(cs.Dot(tau=1.0)), 0, seen)
-    W = fitted(W, objective, lambda: views(48, d, d, draw), settings, forget)
+    draw = torch.Generator().manual_seed(at.seed)
+    d, out, used = 8, 16, 4
+    first = at.start * torch.randn(out, d, generator=draw) / d**0.5
+    objective = cs.OnDims(cs.InfoNCE(cs.Dot(tau=1.0)), 0, used)
+    W = fitted(first, objective, lambda: views(48, d, d, draw), settings, at)
     norms = W.norm(dim=1)
-    share = float(norms[seen:].mean() / norms[:seen].mean())
-    return point(forget, start, seed, share=share, appears=share < 0.1)
+    share = float(norms[used:].mean() / norms[:used].mean())
+    return at.seen(share < 0.1, overlap(first, W), share=share)
 
 
-def coupled(settings: Settings, rate: float, decay: float, start: float, seed: int) -> dict:
+def coupled(rate: float, decay: float, start: float, seed: int) -> dict[str, float]:
     """Steps until Adam, decay in the gradient, has a tenth left of weights without a loss.
 
     A loop of its own: what the optimiser does without any loss is the subject.
     """
     draw = torch.Generator().manual_seed(seed)
-    w = (start * torch.randn(64, generator=draw)).requires_grad_()
+    w = (start * torch.randn(1000, generator=draw)).requires_grad_()
     adam = torch.optim.Adam([w], lr=rate, weight_decay=decay)
     first, most = float(w.detach().abs().mean()), int(20 * start / rate)
     steps = 0
@@ -219,9 +291,34 @@ def coupled(settings: Settings, rate: float, decay: float, start: float, seed: i
         w.grad = torch.zeros_like(w)
         adam.step()
         steps += 1
-    return {
-        "rate": rate, "decay": decay, "start": start, "steps": steps, "predicted": start / rate
-    }  # fmt: skip
+    predicted = adam_alone() * start / rate
+    return {"rate": rate, "decay": decay, "start": start, "steps": steps, "predicted": predicted}
+
+
+@cache
+def adam_alone(left: float = 0.1) -> float:
+    """lr steps / start until Adam, decay in the gradient, has so much left of normal weights.
+
+    With g = wd w, m = g and v the mean of g^2 so far, wd cancels; in units of the start, and time
+    in units of start / lr,
+
+        w' = -w / sqrt((1/t) int_0^t w^2),   w(0) = 1,
+
+    and a weight of another size takes as much longer as it is larger.
+
+    Example:
+        >>> round(adam_alone(), 2)
+        2.17
+    """
+    dt = 1e-3
+    w, squares = [1.0], 0.0
+    for i in range(20_000):
+        squares += w[-1] ** 2 * dt
+        w.append(w[-1] * (1 - dt * math.sqrt((i + 1) * dt / squares)))
+    time = dt * np.arange(len(w))
+    size = ndtri(0.5 + (np.arange(2000) + 0.5) / 4000)  # of half-normal weights
+    kept = lambda t: float((size * np.interp(t / size, time, w)).sum() / size.sum())
+    return float(brentq(lambda t: kept(t) - left, 0.0, 10.0))
 
 
 EXPERIMENTS = {"twins": twins, "projector": projector, "unused": unused}
@@ -229,19 +326,25 @@ EXPERIMENTS = {"twins": twins, "projector": projector, "unused": unused}
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """All points of all experiments, and the coupled runs."""
-    result: dict[str, Any] = {"n_seeds": len(settings.seeds)}
-    result["symbols"] = keep("symbols", lambda: symbols(settings))
+    result: dict[str, Any] = {"n_seeds": len(settings.seeds), "symbols": []}
+    for lr in settings.lr_symbols:
+        result["symbols"] += keep(f"symbols {lr}", lambda lr=lr: symbols(settings, lr))
     for name, one in EXPERIMENTS.items():
-        result[name] = keep(name, lambda one=one: [one(settings, *at) for at in grid(settings)])
+        points = grid(settings, settings.lr)
+        result[name] = keep(name, lambda one=one, all=points: [one(settings, at) for at in all])
     result["coupled"] = keep(
         "coupled",
         lambda: [
-            coupled(settings, rate, decay, start, settings.seeds[0])
+            coupled(rate, decay, start, settings.seeds[0])
             for rate in settings.rates
-            for decay in (1e-3, 1e-2, 1e-1)
+            for decay in settings.decays
             for start in (0.3, 1.0)
         ],
     )
+    result["coupled symbols"] = []
+    for lr in settings.rates:
+        piece = lambda lr=lr: coupled_symbols(settings, lr)
+        result["coupled symbols"] += keep(f"coupled symbols {lr}", piece)
     return result
 
 
@@ -267,67 +370,128 @@ def divided(rows: list[dict[str, Any]], number: Any) -> tuple[float, float]:
     return float(cuts[best].mean()), float(right.max())
 
 
+NAMES = ("symbols", "twins", "projector")
+
+
+def by_seed(rows: list[dict[str, Any]], cut: float) -> list[float]:
+    """For each seed, the share of its runs that a threshold on what is forgotten gets right."""
+    right: dict[int, list[bool]] = {}
+    for row in rows:
+        right.setdefault(row["seed"], []).append((forgotten(row) > cut) == row["appears"])
+    return [float(np.mean(one)) for one in right.values()]
+
+
+def larger_class(rows: list[dict[str, Any]]) -> list[float]:
+    """For each seed, how often the more frequent answer is right."""
+    seen: dict[int, list[bool]] = {}
+    for row in rows:
+        seen.setdefault(row["seed"], []).append(row["appears"])
+    return [max(float(np.mean(one)), 1 - float(np.mean(one))) for one in seen.values()]
+
+
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     """One threshold each, the threshold carried over, and coupled decay."""
-    names = ("symbols", "twins", "projector")
-    split = {name: divided(result[name], forgotten) for name in names}
-    cut = float(np.mean([split[name][0] for name in names]))
-    aside = result["unused"]
+    split = {name: divided(result[name], forgotten) for name in NAMES}
+    cut = float(np.mean([split[name][0] for name in NAMES]))
+    aside, gone = result["unused"], result["coupled"]
     many = {"n_runs": len(aside), "n_seeds": result["n_seeds"]}
-    alone = lambda key: [divided(result[name], lambda row: row[key])[1] for name in names]
-    against = lambda key: [divided(result[name], lambda row: -row[key])[1] for name in names]
+    alone = lambda key, sign: [
+        divided(result[name], lambda row: sign * row[key])[1] for name in NAMES
+    ]
+    steps: dict[tuple[float, float], list[float]] = {}
+    for row in gone:
+        steps.setdefault((row["rate"], row["start"]), []).append(row["steps"])
     return [
         LAW.judge(
-            accuracy=[split[name][1] for name in names],
-            by_decay_alone=alone("decay"),
-            by_start_alone=against("start"),
-            thresholds=[split[name][0] for name in names],
+            **{name: by_seed(result[name], split[name][0]) for name in NAMES},
+            accuracy=[split[name][1] for name in NAMES],
+            by_decay_alone=alone("decay", 1),
+            by_start_alone=alone("start", -1),
+            by_overlap=alone("overlap", -1),
+            thresholds=[split[name][0] for name in NAMES],
             share_that_appears=[
-                float(np.mean([row["appears"] for row in result[name]])) for name in names
+                float(np.mean([row["appears"] for row in result[name]])) for name in NAMES
             ],
+            learnt_of_symbols=float(np.mean([row["way"] > 0.5 for row in result["symbols"]])),
             **many,
         ),
         KEPT.judge(
-            accuracy=float(np.mean([(forgotten(row) > cut) == row["appears"] for row in aside])),
+            accuracy=by_seed(aside, cut),
+            by_the_larger_class=larger_class(aside),
             threshold=cut,
             own_threshold=divided(aside, forgotten)[0],
             own_accuracy=divided(aside, forgotten)[1],
             **many,
         ),
         COUPLED.judge(
-            steps_over_predicted=[row["steps"] / row["predicted"] for row in result["coupled"]],
-            n_runs=len(result["coupled"]),
+            steps_over_predicted=[row["steps"] / row["predicted"] for row in gone],
+            spread_over_decays=[max(x) / min(x) - 1 for x in steps.values()],
+            symbols_merged={
+                f"lr {lr:g}, wd {wd:g}": share for (lr, wd), share in _merged(result).items()
+            },
+            n_runs=len(gone),
         ),
     ]
 
 
+def _merged(result: dict[str, Any]) -> dict[tuple[float, float], float]:
+    """The share of coupled runs in which symbols merged, by rate and decay."""
+    seen: dict[tuple[float, float], list[bool]] = {}
+    for row in result["coupled symbols"]:
+        seen.setdefault((row["lr"], row["wd"]), []).append(row["appears"])
+    return {place: float(np.mean(one)) for place, one in seen.items()}
+
+
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
-    """The phase diagrams: decay against start, and where the effect appears."""
-    canvas, axes = style.canvas(1, 4, width=2.7, height=2.9)
+    """The phase diagrams: decay against start, where the effect appears; and coupled decay."""
+    canvas, axes = style.canvas(2, 3, width=3.1, height=2.7)
     titles = {
         "symbols": "equivalent symbols merge (E2, E3)",
         "twins": "artificial synonyms merge (E4)",
         "projector": "rank of $W$ falls (G2)",
-        "unused": "unused weights vanish (C8), aside",
+        "unused": "kept aside: unused $W$ vanishes (C8)",
     }
-    names = ("symbols", "twins", "projector")
-    cut = float(np.mean([divided(result[name], forgotten)[0] for name in names]))
-    for axis, (name, title) in zip(axes[0], titles.items(), strict=True):
+    cut = float(np.mean([divided(result[name], forgotten)[0] for name in NAMES]))
+    for axis, (name, title) in zip(axes.flat, titles.items(), strict=False):
         rows = result[name]
-        for place in sorted({(row["decay"], row["start"]) for row in rows}):
-            own = [row["appears"] for row in rows if (row["decay"], row["start"]) == place]
-            share = sum(own) / len(own)
-            axis.scatter(
-                [place[0]], [place[1]], s=55, color=style.COLOURS[0], alpha=0.12 + 0.88 * share,
-                edgecolors=style.COLOURS[0], linewidths=0.8,
-            )  # fmt: skip
+        places: dict[tuple[float, float], list[bool]] = {}
+        for row in rows:
+            places.setdefault((row["decay"], row["start"]), []).append(row["appears"])
+        _dots(axis, {place: float(np.mean(one)) for place, one in places.items()})
         threshold = cut if name == "unused" else divided(rows, forgotten)[0]
-        x = np.linspace(0, max(row["decay"] for row in rows), 50)
+        x = np.linspace(-0.4, max(row["decay"] for row in rows) + 0.4, 50)
         axis.plot(x, np.exp(x - threshold), color=style.COLOURS[1], linewidth=1)
         starts = [row["start"] for row in rows]
         axis.set_yscale("log")
+        axis.set_xlim(x[0], x[-1])
         axis.set_ylim(min(starts) / 2, 2 * max(starts))
-        style.label(axis, r"$\mathrm{lr} \cdot \mathrm{wd} \cdot \mathrm{steps}$", "", title)
-    axes[0][0].set_ylabel("scale of the start")
+        style.label(axis, r"$\eta \lambda T$", "start $s$", title)
+    seen, coupled_decay = axes.flat[4], axes.flat[5]
+    for i, name in enumerate(titles):
+        rows = result[name]
+        for there, shift in ((False, -0.13), (True, 0.13)):
+            cosines = [row["overlap"] for row in rows if row["appears"] == there]
+            colour = style.COLOURS[0]
+            seen.scatter(
+                cosines, [i + shift] * len(cosines), s=9, alpha=0.4, linewidths=0.5,
+                edgecolors=colour, color=colour if there else "none",
+            )  # fmt: skip
+    seen.set_yticks(range(len(titles)), list(titles))
+    seen.invert_yaxis()
+    style.label(seen, r"overlap $\cos(W_0, W_T)$", "", "filled: the effect appears")
+    _dots(coupled_decay, _merged(result))
+    coupled_decay.set_xscale("log")
+    coupled_decay.set_yscale("log")
+    coupled_decay.margins(0.25)
+    style.label(coupled_decay, r"rate $\eta$", r"decay $\lambda$", "coupled decay: symbols merge")
     return canvas
+
+
+def _dots(axis: Any, shares: dict[tuple[float, float], float]) -> None:
+    """A dot for each place, the fuller the more often the effect appears there."""
+    for (x, y), share in sorted(shares.items()):
+        axis.scatter(
+            [x], [y], s=55, color=style.COLOURS[0], alpha=0.08 + 0.92 * share, linewidths=0
+        )
+        axis.scatter([x], [y], s=55, color="none", edgecolors=style.COLOURS[0], linewidths=0.8)
