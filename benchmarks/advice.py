@@ -322,9 +322,9 @@ KINDS = ("arrays", "pictures", "series")
 
 def trainings(part: str, retrain: bool, kinds: tuple[str, ...] = KINDS) -> dict[str, Any]:
     """Sick and healthy trainings: the first finding, and what following its advice regains."""
-    from cured import HEALTHY, Loop, followed, kept, sick
+    from cured import FIRST_SEED, HEALTHY, Loop, followed, kept, sick
 
-    offset = 0 if part == "design" else 10
+    offset = FIRST_SEED[part]
     usual = {k: _mean_accuracy(Loop(k), offset) for k in kinds}
     rows = []
     every = [(f"healthy{k}-{one.kind}", (), one) for k, one in enumerate(HEALTHY[part])]

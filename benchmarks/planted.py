@@ -129,12 +129,12 @@ def one_class(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     to = h.mean(axis=0) if v == 0 else h[draw.integers(len(h))]
     if v == 2:  # the mean of another class
         to = h[y == np.bincount(y).argsort()[-2]].mean(axis=0)
-    if v == 3:  # two classes become one point half-way between them, their means first
-        two = [y == k for k in np.bincount(y).argsort()[-2:]]
-        to = (h[two[0]].mean(axis=0) + h[two[1]].mean(axis=0)) / 2
-        for own in two:
-            h[own] += s * (to - h[own].mean(axis=0))
-        own = two[0] | two[1]
+    if v == 3:  # three classes become one point between them, their means first
+        three = np.bincount(y).argsort()[-3:]
+        own = np.isin(y, three)
+        to = h[own].mean(axis=0)
+        for k in three:
+            h[y == k] += s * (to - h[y == k].mean(axis=0))
     noise = (0.02, 0.02, 0.02, 0.1)[v] * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
     h[own] = (to + (1 - s) * (h - to) + noise)[own]
     return _with(a, h=h)
