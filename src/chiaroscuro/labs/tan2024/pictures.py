@@ -13,21 +13,26 @@ Letters: the methods are the rows; lambda is the weight of the Laplacian loss, t
 temperature, tau_2 that of the loss with gamma = 2.
 
 Deviations. At the laptop scale: 10,000 training and 2,000 test pictures of each CIFAR; the network
-ResNet(depth=9, width=0.25) with AdamW, as the preset `cifar` has them; seven epochs; fewer rows on
-CIFAR-100. Every row gets the same four temperatures to choose from (tau_1 = tau_2, lambda = 0.8):
-by accuracy on rows held out inside the training side, whose labels no training sees, after two
-epochs with seed 0. Then three seeds each, evaluated by ridge regression on the test side, by which
-nothing was chosen. MoCo keeps the paper's temperature; its slow copy has momentum 0.99 and its
-queue 2048 keys, for so short a training. z has norm 1 in every row.
+ResNet(depth=9, width=0.25) with AdamW, as the preset `cifar` has them; five epochs. Every row gets
+the same four temperatures to choose from (tau_1 = tau_2, lambda = 0.8): by accuracy on rows held
+out inside the training side, whose labels no training sees, after one epoch with seed 0. Then three
+seeds each, evaluated by ridge regression on the test side, by which nothing was chosen. MoCo keeps
+the paper's temperature; its slow copy has momentum 0.99 and its queue 2048 keys, for so short a
+training. z has norm 1 in every row. At the scale `long` only the largest effect of Table 1 is
+asked, +4.1 points of the simple sum on CIFAR-100: 60 epochs, ten paired seeds.
 
-Results. The paper's order does not appear. SimCLR, the Laplacian, both sums and, of MoCo, all
-rows lie within the spread of the seeds; gamma = 0.5 is clearly below on CIFAR-10. In no column are
-all kernels above, and the simple sum is not the best. Reasons that were looked for: the tuning was
-the same for all, and the chosen temperatures lie inside the range that was offered, but for the
-simple sum on CIFAR-100 (0.5) and the concatenation (0.05), whose trials differ by less than their
-noise; the losses are the paper's, to rounding (S5); what the paper reports, half a point to a point
-after 400 epochs, is less than the spread here after seven. So this neither confirms Table 1 nor
-speaks against it at its own scale; that takes `--scale paper`.
+On CIFAR-100 Table 4 itself has both kernels below MoCo after 200 epochs (by 0.9 and 0.4 points) and
+above it after 400: the latter is taken for the paper's effect there.
+
+Results of an earlier run (seven epochs, fewer rows). The paper's order does not appear: SimCLR, the
+Laplacian, both sums and, of MoCo, all rows lie within the spread of the seeds; gamma = 0.5 is
+clearly below on CIFAR-10. In no column are all kernels above, and the simple sum is not the best.
+Reasons that were looked for: the tuning was the same for all, and the chosen temperatures lie
+inside the range that was offered, but for the simple sum on CIFAR-100 (0.5) and the concatenation
+(0.05), whose trials differ by less than their noise; the losses are the paper's, to rounding (S5);
+what the paper reports, half a point to a point after 400 epochs, is less than the spread here after
+seven. So this neither confirms Table 1 nor speaks against it at its own scale; that takes `--scale
+paper`.
 At the quick scale all is tiny, on wandering digits, and judges nothing but the identities.
 """
 
@@ -92,8 +97,8 @@ BEST = Stated(
     "the simple sum has the best average of the rows that were run on every data set",
     "Sec. 6: Experimental Results",
     "best",
-    "behind == 0",
-    enough=ENOUGH,
+    "contradicted == 0 and confirmed == n_kernels",
+    enough=f"{ENOUGH} and decided == 1 and n_kernels >= 3",
 )
 MOCO = Stated(
     "S6.moco",
@@ -103,7 +108,15 @@ MOCO = Stated(
     "contradicted == 0 and confirmed == n_kernels",
     enough=f"{ENOUGH} and decided == 1",
 )
-CLAIMS = (GAUSSIAN, PRESETS, TEN, HUNDRED, TINY, BEST, MOCO)
+MOCO_HUNDRED = Stated(
+    "S6.moco100",
+    "the kernels are above MoCo on CIFAR-100",
+    "Table 4",
+    "-0.90 to -0.37 points (200 epochs), +0.94 to +1.12 (400)",
+    "contradicted == 0 and confirmed == n_kernels",
+    enough=f"{ENOUGH} and decided == 1",
+)
+CLAIMS = (GAUSSIAN, PRESETS, TEN, HUNDRED, TINY, BEST, MOCO, MOCO_HUNDRED)
 
 ROWS = ("SimCLR", "Laplacian", "gamma 0.5", "simple sum", "concatenation")
 PRINTED = {
@@ -140,18 +153,19 @@ class Settings:
     seeds: tuple[int, ...] = (0, 1, 2)
     table1: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("cifar10_12k", ROWS),
-        ("cifar100_12k", ("SimCLR", "Laplacian", "simple sum")),
+        ("cifar100_12k", ROWS),
     )
     table4: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("cifar10_12k", ("SimCLR", "Laplacian", "simple sum")),
+        ("cifar100_12k", ("SimCLR", "Laplacian", "simple sum")),
     )
     preset: str = "cifar"
     sets: tuple[str, ...] = ("network.projector=Projector(d={d}, depth=2, last='unit')",)
     moco: tuple[str, ...] = ("network.momentum=0.99", "network.queue=2048")
     moco_preset: str = ""
-    epochs: int = 7
+    epochs: int = 5
     taus: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5)
-    trial_epochs: int = 2
+    trial_epochs: int = 1
     search: int = 0
     weight: float = 0.8
     moco_tau: float = 0.1
@@ -176,8 +190,8 @@ QUICK = Settings(
 LAPTOP = Settings()
 LONG = Settings(
     seeds=tuple(range(10)),
-    table1=(("cifar100_12k", ROWS),),
-    table4=(("cifar100_12k", ("SimCLR", "Laplacian", "simple sum")),),
+    table1=(("cifar100_12k", ("SimCLR", "simple sum")),),
+    table4=(),
     epochs=60,
     trial_epochs=10,
 )
@@ -416,21 +430,33 @@ EFFECTS: dict[tuple[str, str], dict[str, float]] = {
         "Laplacian": 0.0191, "gamma 0.5": 0.0017, "simple sum": 0.0261, "concatenation": 0.0198,
     },
     ("table4", "cifar10"): {"Laplacian": 0.0168, "simple sum": 0.0171},
+    ("table4", "cifar100"): {"Laplacian": 0.0094, "simple sum": 0.0112},
 }  # fmt: skip
-"""What the paper reports above SimCLR or MoCo after 200 epochs, its shortest training."""
+"""What the paper reports above SimCLR or MoCo after 200 epochs, its shortest training (the last
+after 400: after 200 both are below)."""
 
 
 def above(rows: Mapping[str, Any], effects: Mapping[str, float]) -> dict[str, Any]:
-    """Paired differences of the rows to the first with their 95 % intervals.
+    """Paired differences of the rows to the first, judged; and each row in words."""
+    first = np.array(rows["SimCLR"]["accuracy"])
+    gaps = {
+        name: (np.array(row["accuracy"]) - first).tolist()
+        for name, row in rows.items()
+        if name != "SimCLR"
+    }
+    words = {name.replace(" ", "_"): told(row["accuracy"]) for name, row in rows.items()}
+    return {**decided(gaps, effects), **words}
+
+
+def decided(gaps: Mapping[str, list[float]], effects: Mapping[str, float]) -> dict[str, Any]:
+    """Differences over seeds with their 95 % intervals, beside what the paper reports.
 
     A kernel is confirmed where its interval lies above 0, contradicted where the interval reaches 0
     and lies below the paper's effect, and otherwise undecided: `seeds_needed` is how many would
     decide at this spread, with a power of 0.8. The table is decided by one contradiction, or if all
     kernels are confirmed.
     """
-    first = np.array(rows["SimCLR"]["accuracy"])
-    kernels = [name for name in rows if name != "SimCLR"]
-    gaps = {name: (np.array(rows[name]["accuracy"]) - first).tolist() for name in kernels}
+    kernels = list(gaps)
     intervals = {name: cs.labs.interval(gap) for name, gap in gaps.items()}
     confirmed = sum(intervals[name].low > 0 for name in kernels)
     contradicted = sum(
@@ -448,10 +474,10 @@ def above(rows: Mapping[str, Any], effects: Mapping[str, float]) -> dict[str, An
         "n_kernels": len(kernels),
         "decided": int(contradicted > 0 or confirmed == len(kernels)),
         "seeds_needed": [
-            needed(intervals[name].error * len(first) ** 0.5, effects.get(name, 0.0))
+            needed(intervals[name].error * len(gaps[name]) ** 0.5, effects.get(name, 0.0))
             for name in kernels
         ],
-        **{name.replace(" ", "_"): told(row["accuracy"]) for name, row in rows.items()},
+        "kernels": kernels,
     }
 
 
@@ -491,6 +517,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         (HUNDRED, "table1", "cifar100"),
         (TINY, "table1", "tiny_imagenet"),
         (MOCO, "table4", "cifar10"),
+        (MOCO_HUNDRED, "table4", "cifar100"),
     ):
         rows = named(tables, table, name)
         if not rows and stated is not TINY:
@@ -501,18 +528,30 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     best = BEST.not_run("; ".join(missing.values()))
     if tables["table1"]:
         best = BEST.judge(**averages(tables["table1"]), **many)
-    return [*judged[:5], best, judged[5]]
+    return [*judged[:5], best, *judged[5:]]
 
 
 def averages(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Mean accuracy of every row that all data sets have; how many are ahead of the simple sum."""
+    """By how much the simple sum leads each row that all data sets have, in the mean over them."""
     shared = [row for row in ROWS if all(row in rows for rows in table.values())]
     mean = {
-        row: float(np.mean([np.mean(rows[row]["accuracy"]) for rows in table.values()]))
-        for row in shared
+        row: np.mean([rows[row]["accuracy"] for rows in table.values()], axis=0) for row in shared
     }
-    behind = sum(value > mean["simple sum"] for value in mean.values())
-    return {"behind": behind, **{row.replace(" ", "_"): value for row, value in mean.items()}}
+    printed = [
+        values
+        for (which, name), values in PRINTED.items()
+        if which == "table1" and named({"table1": table}, "table1", name)
+    ]
+    other = [row for row in shared if row != "simple sum"]
+    leads = {row: (mean["simple sum"] - mean[row]).tolist() for row in other}
+    effects = {
+        row: float(np.mean([(x[3] or 0) - (x[ROWS.index(row)] or 0) for x in printed])) / 100
+        if printed
+        else 0.0
+        for row in other
+    }
+    words = {row.replace(" ", "_"): told(mean[row].tolist()) for row in shared}
+    return {**decided(leads, effects), **words}
 
 
 @style.drawn
@@ -523,8 +562,9 @@ def figure(result: dict[str, Any]) -> Any:
         for table, some in result["tables"].items()
         for data, rows in some.items()
     ]
-    canvas, axes = style.canvas(1, max(1, len(panels)), width=3.6, height=3.0)
-    for axis, (table, data, rows) in zip(axes[0], panels, strict=False):
+    columns = 2 if len(panels) > 1 else 1
+    canvas, axes = style.canvas(-(-max(1, len(panels)) // columns), columns, width=4.2, height=2.9)
+    for axis, (table, data, rows) in zip(axes.flat, panels, strict=False):
         name = data.split("(")[0]
         printed = PRINTED.get((table, name.removesuffix("_12k")))
         for i, (row, scores) in enumerate(rows.items()):
@@ -538,12 +578,11 @@ def figure(result: dict[str, Any]) -> Any:
         axis.set_xticks(
             range(len(rows)),
             [f"{a}\n({b:.1f})" if b else a for a, b in zip(shown, paper, strict=True)],
-            rotation=30,
-            ha="right",
+            fontsize=8,
         )
         title = {"table1": "Table 1", "table4": "Table 4"}[table]
-        below = "row (in brackets: the paper, 400 epochs)" if printed else "row"
+        below = "loss (in brackets: the paper, 400 epochs)" if printed else "loss"
         style.label(axis, below, "linear accuracy, %", f"{title}: {name}")
-    if not panels:
-        axes[0][0].set_axis_off()
+    for axis in list(axes.flat)[len(panels) :]:
+        axis.set_axis_off()
     return canvas
