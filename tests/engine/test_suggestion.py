@@ -136,3 +136,12 @@ def test_sources_become_calls_with_absolute_paths(tmp_path, monkeypatch):
     (tmp_path / "a.xyz").touch()
     with pytest.raises(InputError, match=r"a\.xyz.*\.npz"):
         as_call("a.xyz")
+
+
+def test_only_texts_go_without_a_view_to_models_of_transformers(tmp_path):
+    """Two views of a text differ by dropout; two of an image would be the same image."""
+    files(tmp_path)
+    asked = ["network.encoder=from_transformers('model')", "epochs=2"]
+    assert suggest(str(tmp_path / "sentences.txt"), overrides=asked).settings.views.first == ""
+    for name in ("photos", "grey.npz", "pairs.jsonl"):
+        assert "SimCLR" in suggest(str(tmp_path / name), overrides=asked).settings.views.first

@@ -99,7 +99,8 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     if preset != "demo":  # whose batch, warm-up and epochs suit its data
         more = [*more, f"batch={_batch(len(data.part('train')))}", "schedule.warmup=1"]
     choices += more
-    if any("from_transformers" in one for one in fixed if one.startswith("network.encoder")):
+    theirs = any("from_transformers" in one for one in fixed if one.startswith("network.encoder"))
+    if theirs and "images" not in data.inputs:
         choices.append("views.first=''")  # dropout makes the two views differ
         said = "the encoder that was asked for; views differ by its dropout"
     settings = read_settings(preset, [*choices, *fixed])

@@ -11,6 +11,7 @@ from torch import Tensor
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.exporting.files import Files, Preprocessing, renamed
 from chiaroscuro.models import Adapter, Model, ResNet, ViT, fresh_calls
+from chiaroscuro.models.adapter import without_reports
 from chiaroscuro.models.resnet import BLOCKS
 from chiaroscuro.spec import parse
 
@@ -218,9 +219,10 @@ def _saved_names(module: Any) -> dict[str, Tensor]:
     """Return the weights as transformers itself would write them."""
     import tempfile
 
+    import transformers
     from safetensors.torch import load_file
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, without_reports(transformers):
         module.save_pretrained(folder)
         return load_file(f"{folder}/model.safetensors")
 

@@ -64,6 +64,7 @@ class Adapter(Model):
         except (AssertionError, ValueError) as error:  # how others refuse an image of another size
             shapes = ", ".join(str(tuple(x.shape)) for x in args if isinstance(x, Tensor))
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            reason = reason.rstrip(".")
             raise InputError(
                 f"`{self.origin or type(self.module).__name__}` does not take samples of shape "
                 f"{shapes}: {reason}. Images are brought to a size by their view: "
@@ -246,7 +247,7 @@ def from_transformers(
     found = {"local_files_only": True}
     match: Match | None = None
     try:
-        with _silent(transformers):
+        with without_reports(transformers):
             if fresh or weights is not None:
                 config = transformers.AutoConfig.from_pretrained(name, **found)
                 module = transformers.AutoModel.from_config(config)
@@ -313,8 +314,8 @@ def _loaded(module: nn.Module, info: Any, prefix: str = "", outside: int = 0) ->
 
 
 @contextlib.contextmanager
-def _silent(transformers: Any) -> Iterator[None]:
-    """Leave out its own report and progress bar: the match says the same, with counts."""
+def without_reports(transformers: Any) -> Iterator[None]:
+    """Silence the log and the progress bars of transformers, whose content we say ourselves."""
     logging = transformers.utils.logging
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)
