@@ -325,7 +325,10 @@ def test_the_lab_of_words_runs_where_its_data_are(tmp_path, monkeypatch):
     settings = dataclasses.replace(words.QUICK, n_words=5, steps=3)
     result = words.run(settings)
     judged = words.claims(result)
-    assert {claim.verdict for claim in judged} == {"inconclusive"}
+    named = {claim.id: claim.verdict for claim in judged}
+    people = "not_run" if result["word2vec"] == [None] else "inconclusive"
+    assert named.pop("E4.simlex") == people  # without gensim nothing stands beside
+    assert set(named.values()) == {"inconclusive"}
     assert words.figure(result) is not None
     monkeypatch.delenv("CHIARO_DATA")
     missing = words.run(settings)

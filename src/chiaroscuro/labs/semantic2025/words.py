@@ -5,16 +5,19 @@ synonyms; a sentence with a masked word is the context, the word the symbol; a t
 contexts, a table words; eq. (2), scalar product.
 
 Judged: distances of rows of artificial, natural (WordNet, first sense of both words) and unrelated
-pairs, the means with 95 % bootstrap intervals over pairs; Spearman's correlation of the cosine with
-human judgements (SimLex-999). The three sorts come in triples matched in part of speech and in
-frequency: splitting a word halves its frequency, and norms depend on frequency, so that unmatched
-pairs differ for that alone. word2vec (skip-gram, gensim) is trained on the same text, with the same
-synonyms in it, for as many seconds of one thread; what it gives stands beside.
+pairs, the means over seeds with their intervals; that the bands are apart, by 95 % bootstrap
+intervals over pairs; Spearman's correlation of the cosine with human judgements (SimLex-999). The
+three sorts come in triples matched in part of speech and in frequency: splitting a word halves its
+frequency, and norms depend on frequency, so that unmatched pairs differ for that alone. word2vec
+(skip-gram, gensim) is trained on the same text, with the same synonyms in it, for as many seconds
+of one thread; what it gives stands beside.
 
-Results. Three bands, apart on every seed, in the order of Fig. 9b; but artificial synonyms do
-not come to a small distance within 6,000 steps: theirs falls from 1.41 to 1.27, while that of
-unrelated words rises from 1.41 to 1.52. As a way to learn words eq. (2) is poor for its time: in
-the same seconds word2vec follows human judgements by 0.28 to 0.30 against 0.08 to 0.11.
+Results of an earlier run, with rows of scale 1 at the start, of which decay then leaves 0.94: three
+bands in the order of Fig. 9b, apart on every seed, but artificial synonyms did not come to a small
+distance in 6,000 steps (1.41 to 1.27, unrelated words 1.41 to 1.52), and word2vec followed human
+judgements by 0.28 to 0.30 in the same seconds, these rows by 0.08 to 0.11. So the rows now start at
+a tenth of that. A pilot with one other seed (9) in two minutes of training chose one layer at a
+rate of 2e-3 over two layers at 1e-3 (ratio 0.50 and 0.56, SimLex 0.14 and 0.12).
 
 Deviations: 76 books before 1929 (275,876 sentences) for 1 % of BookCorpus, which is not free. Words
 are drawn by the square root of their frequency, so that rare ones are seen at all; contexts are cut
@@ -26,7 +29,6 @@ to 16 tokens. The paper's sizes are not given: ours. The data are beside the pro
 from __future__ import annotations
 
 import importlib.util
-import math
 import os
 import time
 from dataclasses import dataclass
@@ -51,7 +53,7 @@ from chiaroscuro.labs.semantic2025._pairs import (
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
 SORTS = ("artificial", "natural", "unrelated")
-ENOUGH = "steps >= 4000 and n_pairs >= 50"
+ENOUGH = "steps >= 4000 and n_pairs >= 50 and n_seeds >= 3"
 
 ARTIFICIAL = Stated(
     "E4.artificial",
@@ -59,7 +61,7 @@ ARTIFICIAL = Stated(
     "and converge to a small distance: less than half of that of unrelated words",
     "App. A.11, Fig. 9",
     "converge to a small distance",
-    "difference_low > 0 and mean(over_unrelated) < 0.5",
+    "mean(difference) > 0 and mean(over_unrelated) < 0.5",
     enough=ENOUGH,
 )
 NATURAL = Stated(
@@ -67,15 +69,15 @@ NATURAL = Stated(
     "natural synonyms are closer than unrelated words of the same frequency and part of speech",
     "App. A.11, Fig. 9",
     "in between",
-    "difference_low > 0",
+    "mean(difference) > 0",
     enough=ENOUGH,
 )
 BANDS = Stated(
     "E4.bands",
-    "the mean distances are three bands: their 95 % intervals do not meet",
+    "the mean distances are three bands: between the 95 % intervals over pairs there is a gap",
     "Fig. 9b",
     "three curves apart",
-    "artificial_high < natural_low and natural_high < unrelated_low",
+    "mean(gap_below_natural) > 0 and mean(gap_above_natural) > 0",
     enough=ENOUGH,
 )
 SIMLEX = Stated(
@@ -84,7 +86,7 @@ SIMLEX = Stated(
     "same time",
     "App. A.11: the patterns are replicated in real data",
     "not measured",
-    "spearman_low > 0 and mean(share_of_word2vec) > 0.5",
+    "mean(spearman) > 0 and mean(share_of_word2vec) > 0.5",
     enough=ENOUGH,
 )
 CLAIMS = (ARTIFICIAL, NATURAL, BANDS, SIMLEX)
@@ -117,11 +119,11 @@ class Settings:
     power: float = 0.5
     start: float = 0.1
     d: int = 64
-    depth: int = 2
+    depth: int = 1
     heads: int = 4
-    steps: int = 6000
+    steps: int = 8000
     batch: int = 256
-    lr: float = 1e-3
+    lr: float = 2e-3
     weight_decay: float = 1e-2
     looks: int = 20
 
@@ -131,8 +133,10 @@ QUICK = Settings(
     steps=4, batch=32, looks=2,
 )  # fmt: skip
 LAPTOP = Settings()
-LONG = Settings(steps=40_000, batch=512)
-PAPER = Settings(seeds=(0, 1, 2, 3, 4), vocabulary=30_000, d=256, depth=6, length=64, steps=100_000)
+LONG = Settings(steps=24_000, batch=512)
+PAPER = Settings(
+    seeds=(0, 1, 2, 3, 4), vocabulary=30_000, d=256, depth=6, length=64, steps=100_000, lr=1e-3
+)
 
 
 def folder() -> Path | None:
@@ -322,7 +326,11 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     if "missing" in result:
         return [claim.not_run(result["missing"]) for claim in CLAIMS]
     rows, others = result["rows"], [row for row in result["word2vec"] if row is not None]
-    about = {"steps": result["steps"], "n_pairs": [len(r["distances"]["natural"]) for r in rows]}
+    about = {
+        "steps": result["steps"],
+        "n_seeds": len(rows),
+        "n_pairs": [len(r["distances"]["natural"]) for r in rows],
+    }
 
     def apart(far: str, near: str, of: list[Any], key: str = "distances") -> dict[str, list[float]]:
         gaps = [np.array(row[key][far]) - np.array(row[key][near]) for row in of]
@@ -330,6 +338,10 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             "difference": [float(gap.mean()) for gap in gaps],
             "difference_low": [between(gap)[0] for gap in gaps],
         }
+
+    def gap(far: str, near: str) -> list[float]:
+        ends = zip(ranges[f"{far}_low"], ranges[f"{near}_high"], strict=True)
+        return [low - high for low, high in ends]
 
     ranges: dict[str, Any] = {}
     for sort in SORTS:
@@ -357,15 +369,22 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         NATURAL.judge(
             **apart("unrelated", "natural", rows), **word2vec_apart("unrelated", "natural"), **about
         ),
-        BANDS.judge(**ranges, **about),
-        SIMLEX.judge(
+        BANDS.judge(
+            gap_below_natural=gap("natural", "artificial"),
+            gap_above_natural=gap("unrelated", "natural"),
+            **ranges,
+            **about,
+        ),
+        SIMLEX.not_run("gensim: `pip install chiaroscuro[word2vec]`")
+        if len(others) < len(rows)
+        else SIMLEX.judge(
             spearman=[row["simlex"]["spearman"] for row in rows],
             spearman_low=[row["simlex"]["low"] for row in rows],
             share_of_word2vec=[
-                row["simlex"]["spearman"] / other["simlex"]["spearman"] if other else math.nan
-                for row, other in zip(rows, result["word2vec"], strict=True)
+                row["simlex"]["spearman"] / other["simlex"]["spearman"]
+                for row, other in zip(rows, others, strict=True)
             ],
-            **({"word2vec": [row["simlex"]["spearman"] for row in others]} if others else {}),
+            word2vec=[row["simlex"]["spearman"] for row in others],
             n_judged=[row["simlex"]["n"] for row in rows],
             seconds=[row["seconds"] for row in rows],
             **about,
@@ -389,32 +408,35 @@ def figure(result: dict[str, Any]) -> Any:
         spread = np.random.default_rng(i).uniform(-0.25, 0.25, len(values))
         whole.scatter(i + spread, values, s=4, color=colours[sort], alpha=0.5, linewidths=0)
         whole.plot([i - 0.3, i + 0.3], [values.mean()] * 2, color="black", linewidth=1.2)
-        for j, row in enumerate(result["rows"]):
-            course.plot(
-                row["curve"]["step"], row["curve"][sort], color=colours[sort],
-                label=None if j else sort,
-            )  # fmt: skip
+        for row in result["rows"]:
+            course.plot(row["curve"]["step"], row["curve"][sort], color=colours[sort])
+        last = float(np.mean([row["curve"][sort][-1] for row in result["rows"]]))
+        course.annotate(
+            sort, (1.02 * result["steps"], last), color=colours[sort], va="center", fontsize=8
+        )
     whole.set_xticks(range(3), SORTS)
     whole.set_ylim(bottom=0)
-    style.label(whole, "pairs of words", "distance", "Fig. 9a, at the end")
+    style.label(whole, "pairs of words", r"$\|h_u - h_v\|$", "Fig. 9a, at the end")
     course.set_ylim(bottom=0)
-    course.legend(loc="lower left")
-    style.label(course, "step", "mean distance", "Fig. 9b")
+    course.set_xlim(0, 1.3 * result["steps"])
+    course.set_xticks(np.linspace(0, result["steps"], 3).round())
+    style.label(course, "step", r"mean $\|h_u - h_v\|$", "Fig. 9b")
     both = {
         "symbol-context": [row["simlex"] for row in result["rows"]],
         "word2vec": [row["simlex"] for row in result["word2vec"] if row is not None],
     }
-    for i, (_, rows) in enumerate(both.items()):
+    both = {name: rows for name, rows in both.items() if rows}
+    for i, rows in enumerate(both.values()):
         for j, one in enumerate(rows):
             people.errorbar(
-                i + 0.15 * (j - 1), one["spearman"],
+                i + 0.15 * (j - (len(rows) - 1) / 2), one["spearman"],
                 yerr=[[one["spearman"] - one["low"]], [one["high"] - one["spearman"]]], fmt="o",
                 color=style.COLOURS[i],
             )  # fmt: skip
     people.axhline(0, color=style.GREY, linewidth=0.8)
-    people.set_xticks(range(2), list(both))
-    people.set_xlim(-0.5, 1.5)
+    people.set_xticks(range(len(both)), list(both))
+    people.set_xlim(-0.5, len(both) - 0.5)
     style.label(
-        people, "same text, same seconds", "Spearman with SimLex-999", "people's judgements"
+        people, "same text, same seconds", r"Spearman's $\rho$ with SimLex-999", "human judgements"
     )
     return canvas
