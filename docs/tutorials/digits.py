@@ -2,7 +2,7 @@
 # # Digits from pixels
 #
 # Learn to recognise handwritten digits without showing the network a single label: train an
-# encoder, evaluate it beside two controls, and look at what it learned.
+# encoder, compare it with raw pixels and the untrained network, and look at what it learned.
 #
 # The bundled data are *wandering digits*: 1,797 handwritten digits, drawn at a random place, angle,
 # size and colour. Raw pixels say little about which digit it is.

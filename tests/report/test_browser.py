@@ -71,11 +71,11 @@ def test_accuracies_are_shares_and_dimensions_are_counts(opened, tmp_path):
     assert "encoder (128)" in shown
     assert "83.2" in shown
     assert "\t80 %" in shown
-    assert "accuracy of 20 nearest neighbours, one vote each" in shown
+    assert "kNN accuracy, 20 neighbours, unweighted" in shown
     assert "few shot" not in shown  # half an interval is no accuracy
     assert "800 %" not in shown  # 100 times 128 or 64
     assert "400 %" not in shown
-    assert "are of 2,048 rows" in shown  # two values under one name are told apart
+    assert "were computed on 2,048 rows" in shown  # two values under one name are told apart
     assert "alignment of z" in shown
     assert one.errors == []
 

@@ -26,9 +26,9 @@ def table(evaluation: Mapping[str, Any]) -> str:
         fitted on 4 rows, tested on 2 others; the most frequent class has 50.0 %
                        encoder
         dimensions           2
-        knn_20          50.0 %   accuracy of 20 nearest neighbours
-        knn_200              -   accuracy of 200 nearest neighbours
-        linear         100.0 %   accuracy of a ridge classifier
+        knn_20          50.0 %   kNN accuracy, 20 neighbours
+        knn_200              -   kNN accuracy, 200 neighbours
+        linear         100.0 %   linear probe accuracy, by ridge regression
     """
     protocol, results = evaluation["protocol"], evaluation["results"]
     lines = _warnings(protocol)

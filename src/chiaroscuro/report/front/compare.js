@@ -31,9 +31,9 @@ export function compareSection(runs, open) {
   return section("compare", "Side by side",
     el("p.explain", {}, `${runs.length} runs, on the same page and the same scales; a name opens the run below.`),
     side, time, maps.length > 1 ? pairingPanel(maps.slice(0, 2)) : null,
-    panel("Measures", "The last epoch of each run, and how far it is from the first run in the table.", null, measures(runs)),
+    panel("Measures", "The last epoch of each run, and the difference from the first run in the table.", null, measures(runs)),
     columns(...curves(runs)),
-    panel("Settings that differ", "All other settings are the same.", null, differences(runs)));
+    panel("Settings that differ", "All other settings are equal.", null, differences(runs)));
 }
 
 function shared(maps) {
@@ -105,7 +105,7 @@ function curves(runs) {
     if (series.some((one) => one.y.length > 1)) panels.push(panel(title[0].toUpperCase() + title.slice(1), "All runs, over the epochs.", null, lines(series, { x: "epoch", y }).node));
   };
   add("Loss", "Mean loss, nats", (run) => ({ x: run.training?.epochs?.epoch ?? [], y: run.training?.epochs?.mean_loss ?? [] }));
-  for (const [name, y, share] of [["shown_knn_accuracy", "Neighbours name the label, %", 100], ["effective_rank", "Effective rank of h, dimensions", 1]]) {
+  for (const [name, y, share] of [["shown_knn_accuracy", "kNN accuracy, %", 100], ["effective_rank", "Effective rank of h, dimensions", 1]]) {
     add(shownName(name), y, (run) => ({
       x: run.epochs ?? [], y: (run.frames ?? []).map((frame) => (frame.h ?? frame.z)[name]).map((v) => (v === null ? null : share * v)),
     }));

@@ -23,9 +23,9 @@ export function exploreSection(run, follow) {
   const chosen = el("div.chosen", { "aria-live": "polite" });
   const told = el("div.told");
   const hint = el("p.hint", {}, byTouch()
-    ? "Tap a point to see its sample. Lasso lets a finger encircle points; + and − zoom, and close up points show their images."
-    : "Encircle points to see the samples behind them; hover to see one. Shift and drag moves the map, Ctrl and wheel "
-      + "zooms, and close up points show their images. Keys: arrows, + − 0, full stop and comma, Enter, Escape.");
+    ? "Tap a point to see its sample, or switch on Lasso and draw around a group. + and − zoom; images appear when you zoom in."
+    : "Hover over a point to see its sample; draw around a group to select it. Shift and drag moves the map, Ctrl and "
+      + "wheel zooms; images appear when you zoom in. Keys: arrows, + − 0, full stop and comma, Enter, Escape.");
   let beside = null; // the map of the raw input
   const map = pointMap(run, {
     onLook: (i) => beside?.lookAt(i, true),
@@ -69,9 +69,9 @@ export function exploreSection(run, follow) {
       el("div.buttons", {},
         toggle("Lasso", state.lasso, (on) => { state.lasso = on; map.touches(); }, { title: "Off: dragging moves the map (L)" }),
         toggle("Pairs", state.pairs, (on) => { state.pairs = on; map.ask(); },
-          { disabled: !here.pairs, title: lastOnly ?? "Joins two views of a sample; on PCA, at the last epoch" }),
-        toggle("Graph", state.edges, (on) => { state.edges = on; map.ask(); }, { title: "Edges to nearest neighbours" }),
-        run.samples.sheets ? toggle("Images", state.images, (on) => { state.images = on; map.ask(); }, { title: "Close up, points are their images" }) : null,
+          { disabled: !here.pairs, title: lastOnly ?? "Join the two views of a sample; on PCA, at the last epoch" }),
+        toggle("Graph", state.edges, (on) => { state.edges = on; map.ask(); }, { title: "Show edges to nearest neighbours" }),
+        run.samples.sheets ? toggle("Images", state.images, (on) => { state.images = on; map.ask(); }, { title: "Show images instead of points when zoomed in" }) : null,
         zoom("−", "Zoom out", 0.7), zoom("+", "Zoom in", 1.4),
         el("button.quiet", { type: "button", on: { click: map.fit } }, "Show all"),
         mapExporter(`Map of ${run.name}`, map)));
@@ -102,11 +102,11 @@ export function exploreSection(run, follow) {
     for (const chart of charts) chart.cursor(epoch);
     follow(Math.round(t), epoch);
   });
-  const about = el("p.explain", {}, "Each point is a sample; samples that the model finds alike are close. ",
-    el("em", {}, "t-SNE"), " keeps neighbours together (", paperLink("maaten2008tsne", el), "; sizes of and gaps between groups say little), ",
+  const about = el("p.explain", {}, "Each point is a sample; similar embeddings are close together. ",
+    el("em", {}, "t-SNE"), " keeps neighbours together (", paperLink("maaten2008tsne", el), "; the sizes of groups and the gaps between them mean little), ",
     el("em", {}, "PCA"), " shows the two directions of largest variance, ", el("em", {}, "spectral"),
-    " the two slowest modes of the graph of nearest neighbours (", paperLink("tan2024", el), "). ", run.sentence);
-  const raw = beside ? el("figure.plot.raw", {}, el("figcaption", {}, el("span", {}, `Before the network: t-SNE of the ${run.input.what}`),
+    " the first two eigenvectors of the nearest-neighbour graph (", paperLink("tan2024", el), "). ", run.sentence);
+  const raw = beside ? el("figure.plot.raw", {}, el("figcaption", {}, el("span", {}, `Raw input: t-SNE of the ${run.input.what}`),
     mapExporter(`Map of the input of ${run.name}`, beside)), beside.stage) : null;
   if (raw) node.prepend(raw);
   const section_ = section("map", "Map", about, controls,
@@ -169,8 +169,8 @@ function slider(run, move) {
   const top = run.epochs.length - 1;
   if (top === 0) {
     return run.training
-      ? el("p.hint", {}, "Training left no snapshots, so the points cannot move; `chiaro train` leaves some unless told not to.")
-      : el("p.hint", {}, "One moment only: a run with snapshots shows how the points got here.");
+      ? el("p.hint", {}, "This run has no snapshots, so the map shows the last epoch only; `chiaro train` writes snapshots by default.")
+      : el("p.hint", {}, "An embeddings file holds one epoch; the report of a run with snapshots shows all of them.");
   }
   const output = el("output");
   const range = el("input", { type: "range", min: 0, max: top, step: 0.02, value: top, "aria-label": "Epoch" });

@@ -35,7 +35,7 @@ export function listPage(content, address) {
         el("button.link", { type: "button", on: { click: () => sortBy(key) } }, name, now ? (state.down ? " ↓" : " ↑") : ""));
     }), el("th", { scope: "col" }, "curve"));
     refill(body, shown.map(drawn));
-    const none = content.runs.length ? "No run matches." : `No run is here yet; this list fills itself once one is trained: chiaro train digits --out ${content.folder}/first`;
+    const none = content.runs.length ? "No run matches." : `No runs yet. This list updates when you train one: chiaro train digits --out ${content.folder}/first`;
     count.textContent = shown.length ? `${shown.length} of ${content.runs.length} runs` : none;
     compare.hidden = picked.size < 2;
     compare.setAttribute("href", address("report", { run: [...picked] }));
@@ -75,7 +75,7 @@ export function listPage(content, address) {
   search.addEventListener("input", () => { state.filter = search.value; draw(); });
   draw();
   const node = el("main", { id: "top" }, el("h1", {}, "Runs"),
-    el("p.explain", {}, `Every run in ${content.folder}; the list and its curves grow while training goes on. All times are UTC.`),
+    el("p.explain", {}, `All runs in ${content.folder}. The list and its curves update during training. Times are in UTC.`),
     el("div.controls", {}, el("div.choice", {}, el("label", { for: "filter" }, "Filter"), search),
       choice("State", ["all", "starting", "training", "finished", "stopped", "unreadable"].map((name) => [name, name]), "all",
         (value) => { state.only = value; draw(); }), compare),

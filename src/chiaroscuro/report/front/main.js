@@ -66,7 +66,7 @@ function reportPage() {
   const ids = [...(compared ? ["compare"] : []), ...current.parts.map((part) => part.id)];
   refill(page, header(ids.map((id) => [id, NAMES[id]])),
     el("main", { id: "top" }, compared ? el("h1", {}, "Comparison of runs") : null, compared, tabs, details),
-    el("footer", {}, "Made by Chiaroscuro. This page holds all its data and loads nothing from the network."));
+    el("footer", {}, "Made with Chiaroscuro. This page contains all its data and loads nothing from the network."));
   globalThis.chiaroscuro = { content, get map() { return details.querySelector("#map").map; } };
   if (content.live) liveCurves(() => current);
 }

@@ -75,7 +75,7 @@ export function pairingPanel(maps) {
     const { shares, back, k } = kept(one, two, state.space);
     const known = [...shares].map((share, i) => [share, i]).filter(([share]) => Number.isFinite(share));
     if (!known.length) {
-      refill(body, el("div.empty", {}, "The two runs show no sample in common, so their points cannot be paired."));
+      refill(body, el("div.empty", {}, "The two runs have no samples in common, so their points cannot be compared."));
       return;
     }
     const mean = known.reduce((sum, [share]) => sum + share, 0) / known.length;
@@ -107,5 +107,5 @@ export function pairingPanel(maps) {
       }, thumbnail(one, i, 48), chip(one, i), el("small", {}, `${format(100 * share, 2)} % kept`)))), detail);
   };
   draw();
-  return panel("Point by point", "The same samples in the first two runs: how many of a sample's nearest neighbours in one are its neighbours in the other.", null, body);
+  return panel("Point by point", "The same samples in the first two runs: the share of a sample's nearest neighbours in one run that are also neighbours in the other.", null, body);
 }

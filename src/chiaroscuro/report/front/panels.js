@@ -8,7 +8,7 @@ import { format, measureName, own, unit } from "./numbers.js";
 import { category } from "./palette.js";
 import { columns, empty, panel, section } from "./panel.js";
 
-const DURING = { online_knn: "Measured on a few training rows after each epoch, so it is no held-out accuracy; nothing is chosen by it." };
+const DURING = { online_knn: "Measured on a few training rows after each epoch: not a held-out accuracy, and not used to choose anything." };
 const HIDDEN = new Set(["step", "epoch", "mean_loss", "seconds", "images_per_second"]);
 
 export function trainingSection(run) {
@@ -19,17 +19,17 @@ export function trainingSection(run) {
     const panels = [];
     const bySteps = steps.loss?.length > 2 || (steps.loss?.length && !epochs.mean_loss?.length);
     if (bySteps) {
-      panels.push(panel("Loss", "The objective at each recorded step, in nats; a loss of log(candidates) means nothing was learnt.",
+      panels.push(panel("Loss", "The objective at each recorded step, in nats. A loss of log(number of candidates) means that nothing was learned.",
         "oord2018cpc", lines([{ name: "loss", x: steps.step, y: steps.loss, colour: category(0) }],
           { x: "step", y: "Loss, nats" }).node));
     }
     if (!bySteps && epochs.mean_loss?.length) {
-      panels.push(panel("Loss", "The mean of the objective over each epoch; there were too few steps to record single ones.", "oord2018cpc",
+      panels.push(panel("Loss", "The mean of the objective over each epoch; there were too few steps to show them singly.", "oord2018cpc",
         lines([{ name: "mean loss", x: epochs.epoch, y: epochs.mean_loss, colour: category(0) }],
           { x: "epoch", y: "Loss, nats" }, { marks: true }).node));
     }
     if (steps.lr?.length > 1) {
-      panels.push(panel("Learning rate", "What each step was multiplied by: warm-up, then the schedule.", null,
+      panels.push(panel("Learning rate", "The learning rate at each step: warm-up, then the schedule.", null,
         lines([{ name: "learning rate", x: steps.step, y: steps.lr, colour: category(2) }],
           { x: "step", y: "Learning rate" }).node));
     }
@@ -39,11 +39,11 @@ export function trainingSection(run) {
       if (!at.length) continue;
       const [x, y] = [at.map(([epoch]) => epoch), at.map(([, v]) => share * v)];
       const title = measureName(name);
-      panels.push(panel(title[0].toUpperCase() + title.slice(1), own(DURING, name) ?? "Measured while training; nothing is chosen by it.", null,
+      panels.push(panel(title[0].toUpperCase() + title.slice(1), own(DURING, name) ?? "Measured during training; not used to choose anything.", null,
         lines([{ name: title, x, y, colour: category(1) }],
           { x: "epoch", y: unit(name) || "value" }, { marks: at.length < 40 }).node));
     }
-    return panels.length ? panels : [empty("Nothing is recorded yet. Training writes here as it goes on.")];
+    return panels.length ? panels : [empty("Nothing is recorded yet. Curves appear here as training proceeds.")];
   };
   holder.append(columns(...draw()));
   const node = section("training", "Training", holder);
@@ -87,13 +87,13 @@ export function geometrySection(run, followers) {
   const rank = (space) => run.diagnosis?.measures?.[space === "h" ? "effective_rank" : `${space}_effective_rank`] ?? last[space].effective_rank;
   const ranks = spaces.map((space) => `${format(rank(space))} of ${run.spaces[space].d} in ${space}`);
   return section("geometry", "Geometry", columns(
-    panel("Spectrum", `Singular values of the embeddings: a steep fall means that few dimensions are used; effective rank ${ranks.join(", ")}.`,
+    panel("Spectrum", `Singular values of the embeddings. A steep fall means that few dimensions are used. Effective rank: ${ranks.join(", ")}.`,
       ["jing2022directclr", "roy2007rank"], spectrum.node),
-    panel("Alignment and uniformity", "The path of training: to the left, views of a sample agree; downwards, samples spread over the sphere.",
+    panel("Alignment and uniformity", "The path of training. Further left, views of a sample agree better; further down, samples are spread more evenly over the sphere.",
       "wang2020alignuniform",
-      path ? path.node : el("div.empty", {}, "Two views of each sample are needed (h1 and h2, or z1 and z2); the snapshots of a training hold them.")),
+      path ? path.node : el("div.empty", {}, "Two views of each sample are needed (h1 and h2, or z1 and z2); snapshots of a training run contain them.")),
     ...[economyPanel(run)].filter(Boolean),
-    wide(panel("Similarities", "Cosines of positives, of negatives, and of false negatives (other samples of the same label, which the objective pushes apart).",
+    wide(panel("Similarities", "Cosine similarities of positives, negatives, and false negatives (other samples of the same label, which the objective pushes apart).",
       "cosentino2022", hist))));
 }
 
@@ -103,8 +103,8 @@ function economyPanel(run) {
   if (!economy) return null;
   const names = { first: "first dimensions", variance: "of largest variance", principal: "principal" };
   const series = Object.entries(economy.lines).map(([key, y], k) => ({ name: own(names, key) ?? key, x: economy.sizes, y: y.map((v) => 100 * v), colour: category(k) }));
-  const said = economy.what === "accuracy" ? "Accuracy of 20 neighbours" : "Share of the ten nearest neighbours that stay";
-  return panel("Fewer dimensions", `${said} when only some dimensions are kept: how small the embeddings may be.`,
+  const said = economy.what === "accuracy" ? "Accuracy of 20 nearest neighbours" : "Share of the ten nearest neighbours that are kept";
+  return panel("Fewer dimensions", `${said} when only some dimensions are used: how small the embeddings can be.`,
     "kusupati2022", lines(series, { x: "dimensions kept", y: `${economy.what === "accuracy" ? "Accuracy" : "Recall"}, %` }, { marks: true, log: { x: true } }).node);
 }
 
@@ -142,7 +142,7 @@ export function graphSection(run) {
     // the gap after the first says only that the graph hangs together
     const gap = values.slice(2).reduce((best, v, at) => (v - values[at + 1] > best[0] ? [v - values[at + 1], at + 2] : best), [0, 2]);
     const eigen = panel(`Graph of ${spaceName(space)}`,
-      `Eigenvalues of the Laplacian of the ${format(graph.n_edges)} edges between nearest neighbours; a gap after the k‑th suggests k clusters, here ${gap[1]}.`,
+      `Laplacian eigenvalues of the nearest-neighbour graph (${format(graph.n_edges)} edges). A gap after the k‑th suggests k clusters, here ${gap[1]}.`,
       "tan2024", lines([{ name: "eigenvalue", x: values.map((_, at) => at + 1), y: values, colour: category(4) }],
         { x: "index", y: "Eigenvalue" }, { marks: true, range: { y: [0, undefined] }, height: Math.max(210, Math.min(420, 26 * (graph.table?.length ?? 0))) }).node);
     if (!graph.table) return [eigen];
@@ -150,7 +150,7 @@ export function graphSection(run) {
     const totals = graph.table.map((line) => Math.max(1, line.reduce((a, b) => a + b, 0)));
     const order = sorted(graph.table);
     return [eigen, panel(`Clusters of ${spaceName(space)}`,
-      `Spectral clusters, made without labels, against the labels: purity ${format(100 * graph.purity)} %, normalised mutual information ${format(graph.nmi)}.`,
+      `Spectral clusters, found without labels, against the labels: purity ${format(100 * graph.purity)} %, normalised mutual information ${format(graph.nmi)}.`,
       "tan2024", heat(order.map((r) => rows[r]), run.samples.labels.names, order.map((r) => graph.table[r]),
         { corner: "samples", name: `Clusters of ${spaceName(space)}`, text: (v) => (v ? format(v) : "·"), share: (v, r) => v / totals[order[r]] }))];
   });
@@ -173,17 +173,17 @@ export function viewsSection(run) {
         && items.push({ name: names[c] ?? String(c), value, text: format(value), colour: category(5) }));
       return el("div", {}, el("h4", {}, spaceName(space)), bars(items.slice(0, 21), { most: 1.05, name: `Sensitivity of ${spaceName(space)}` }));
     })
-    : [el("div.empty", {}, "Two views of each sample are needed (h1 and h2, or z1 and z2); the snapshots of a training hold them.")];
+    : [el("div.empty", {}, "Two views of each sample are needed (h1 and h2, or z1 and z2); snapshots of a training run contain them.")];
   const factors = run.factors;
   const table = factors
     ? heat(factors.targets, factors.layers.map(spaceName), factors.shares,
       { corner: "R²", name: "Factors through the layers", text: (v) => (v === null ? "–" : v <= 0.005 ? "0" : format(v, 2)) })
-    : el("div.empty", {}, "No labels or factors are in the embeddings, so nothing can be read out of the layers.");
+    : el("div.empty", {}, "The embeddings have no labels or factors to predict from the layers.");
   return section("views", "Views and factors", columns(
-    wide(panel("Sensitivity to augmentation", "How far two views of a sample are apart, as a share of how far different samples are: 0 is invariant, 1 no better than chance.",
+    wide(panel("Sensitivity to augmentation", "Distance between two views of a sample, divided by the distance between different samples: 0 means invariant, 1 no better than chance.",
       "chen2020simclr", el("div.columns", {}, ...sensitive))),
     movedPanel(run),
-    panel("Factors through the layers", `How much of each factor a linear map reads out of each layer (R² on held-out rows): what is kept, and what the projector throws away.${factors ? ` Of the diagnosis where it has them, else fitted to half of ${format(factors.n)} rows.` : ""}`,
+    panel("Factors through the layers", `How well a linear map predicts each factor from each layer (R² on held-out rows): what is kept, and what the projector discards.${factors ? ` From the diagnosis if it has them, otherwise fitted to half of ${format(factors.n)} rows.` : ""}`,
       "rusak2022", table)));
 }
 
@@ -198,9 +198,9 @@ function movedPanel(run) {
     text: value > 0 && value < 0.001 ? "< 0.1 %" : `${format(100 * Math.max(0, value), 2)} %`, colour: category(1),
   }));
   return panel("What moves the embedding",
-    "Two views of a sample are not always equally far apart in h: the share of that variance which each parameter of the augmentation explains alone. The longest bar is the largest share.",
+    "Which parameters of the augmentation move h most: the share of the variance of the distance between two views that each explains on its own.",
     "cosentino2022", items.length ? bars(items, { most: 1.05 * Math.max(0.05, ...items.map((one) => one.value)), name: "What moves the embedding" })
-      : run.diagnosis ? el("div.empty", {}, "The views of this run have no parameters that were recorded: they are recorded of augmentations of images and of data that are drawn anew.")
+      : run.diagnosis ? el("div.empty", {}, "No parameters were recorded for the views of this run; they are for image augmentations and for data that are rendered anew.")
         : run.made && run.where ? empty("The parameters of the views are recorded when a run is diagnosed:", `chiaro diagnose ${run.where} --out ${run.where}`)
         : el("div.empty", {}, "The parameters of the views are recorded when a training run is diagnosed."));
 }
@@ -208,7 +208,7 @@ function movedPanel(run) {
 const VERDICTS = { holds: "✓ holds", fails: "✕ fails", erratum: "≠ erratum", inconclusive: "? inconclusive", not_run: "– not run" };
 
 export function labsSection(run) {
-  const intro = "A paper's prediction beside what was observed here, judged by a rule written before the run.";
+  const intro = "A paper's prediction and what was observed here, judged by a rule set before the run.";
   if (!run.labs.length) {
     return run.samples ? null : section("labs", "Labs", run.where ? empty(`${intro} None is here:`, `chiaro reproduce --all --out ${inside(run.where, "labs")}`) : el("div.empty", {}, `${intro} None is here.`));
   }
@@ -237,7 +237,7 @@ function show(value) {
 export function madeSection(run) {
   const { made } = run;
   if (!made) {
-    return section("made", "How it was made", empty("An embeddings file does not say how it was made. A training run does; for example:",
+    return section("made", "How it was made", empty("An embeddings file does not record how it was made; a training run does. For example:",
       "chiaro train digits --out runs/first", "chiaro report runs/first --out first.html"));
   }
   const table = (values) => el("table.plain", {}, el("tbody", {}, Object.entries(values).map(([name, value]) =>
@@ -245,9 +245,9 @@ export function madeSection(run) {
   return section("made", "How it was made",
     made.command ? copyable(made.command) : null,
     columns(
-      panel("Settings", "Everything that was asked for, every default filled in.", null,
+      panel("Settings", "All settings of the run, including defaults.", null,
         el("pre", { tabindex: "0" }, made.settings)),
-      panel("Environment", "Where it ran; neither user nor host is named.", null,
+      panel("Environment", "Versions and hardware; user and host names are not recorded.", null,
         scroller("Environment", table(made.environment)))),
     run.notes.length ? el("ul.notes", {}, run.notes.map((note) => el("li", {}, note))) : null);
 }

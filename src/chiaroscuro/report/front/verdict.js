@@ -116,8 +116,8 @@ function whose(run) {
   const n = run.diagnosis?.measures?.n;
   const shown = run.samples?.n;
   if (!n || !shown || n === shown) return null;
-  return el("p.hint", {}, `The verdict, the findings and the numbers above are of ${format(n)} rows; curves over the epochs `
-    + `and the panels below the map are of the ${format(shown)} samples shown.`);
+  return el("p.hint", {}, `The verdict, the findings and the numbers above were computed on ${format(n)} rows; the curves over the epochs `
+    + `and the panels below the map on the ${format(shown)} samples shown.`);
 }
 
 function accuracies(run) {
@@ -129,11 +129,11 @@ function accuracies(run) {
   const called = subjects.map((name) => `${name === "input" ? "raw input" : name}${results[name].d ? ` (${format(results[name].d)})` : ""}`);
   const cells = names.map((key) => subjects.map((name) => results[name][key] ?? null));
   const seen = run.evaluation.test_rows_seen;
-  const held = seen ? `Training saw ${format(seen)} rows of the test side, so nothing here is held out. Accuracy` : "Held-out accuracy";
-  return panel("Accuracy beside two controls",
-    `${held} of neighbours and linear probes on raw input, the untrained network and the trained one.`,
+  const held = seen ? `Training used ${format(seen)} rows of the test set, so nothing here is held out. Accuracy` : "Held-out accuracy";
+  return panel("Accuracy and two baselines",
+    `${held} of nearest neighbours and linear probes: raw input, the untrained network, and the trained one.`,
     "chen2020simclr",
-    heat(names.map((key) => run.evaluation.names[key]), called, cells, { corner: "features (dimensions)", name: "Accuracy beside two controls", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
+    heat(names.map((key) => run.evaluation.names[key]), called, cells, { corner: "features (dimensions)", name: "Accuracy and two baselines", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
 }
 
 // Search from image to text and back: the share of held-out pairs whose partner is among the nearest.
@@ -146,11 +146,11 @@ function searches(run) {
   const first = names.find((name) => ways.some((way) => searches[name][`${way}, chance`]));
   const rows = ways.flatMap((way) => sizes.map((size) => [way, size]));
   const cells = rows.map(([way, size]) => [searches[first]?.[`${way}, chance`]?.[size] ?? null, ...names.map((name) => searches[name][way]?.[size] ?? null)]);
-  return panel("Search across the pair",
-    "How often the other side of a held-out pair is among the nearest: from image to text and back, beside chance and the untrained network.",
+  return panel("Retrieval",
+    "How often the other half of a held-out pair is among the nearest, in both directions; next to chance and the untrained network.",
     "radford2021clip",
     heat(rows.map(([way, size]) => `${way.replaceAll("_", " ")}, among ${size.replace("recall_", "")}`), ["chance", ...names], cells,
-      { corner: "partner is among the nearest", name: "Search across the pair", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
+      { corner: "partner is among the nearest", name: "Retrieval", text: (v) => (v === null ? "–" : `${format(100 * v)} %`) }));
 }
 
 // show(ids): the rows of a finding on the map; returns how many are there.
@@ -159,11 +159,11 @@ export function verdictSection(run, show) {
   const { where } = run;
   const body = diagnosis
     ? [diagnosis.findings.length ? el("ol.findings", {}, diagnosis.findings.map((one, at) => finding(one, at, show))) : null]
-    : [where ? empty("This has not been diagnosed. A diagnosis names what is wrong and which setting to change:",
+    : [where ? empty("Not diagnosed yet. A diagnosis finds problems and suggests settings to change:",
       run.training ? `chiaro diagnose ${where} --out ${where}` : `chiaro diagnose ${where}`)
-      : el("div.empty", {}, "This has not been diagnosed; `chiaroscuro.diagnose(embeddings)` names what is wrong and what to change.")];
+      : el("div.empty", {}, "Not diagnosed yet; `chiaroscuro.diagnose(embeddings)` finds problems and suggests changes.")];
   const more = diagnosis?.could_tell?.length
-    ? el("details", {}, el("summary", {}, "What more could be said, and what it takes"),
+    ? el("details", {}, el("summary", {}, "Further checks, and the input they need"),
       el("ul.notes", {}, diagnosis.could_tell.map((text) => el("li", {}, text))))
     : null;
   const measures = Object.entries(diagnosis?.measures ?? {});
