@@ -208,6 +208,23 @@ def test_precision_and_gap_of_planted_distances():
     assert alignment.precision_and_gap(np.ones((N, N))) == pytest.approx(0)
 
 
+@pytest.mark.parametrize(
+    ("slope", "noise", "verdict"), [(1, 0.01, "holds"), (-1, 0.01, "fails"), (0, 1, "inconclusive")]
+)
+def test_alignment_predicts_or_does_not(slope, noise, verdict):
+    rng = np.random.default_rng(0)
+    x = np.tile(np.linspace(0, 1, 9), 2)
+    slopes = np.where(np.arange(18) < 9, slope**2, slope)  # the half that chooses goes up
+    gain = (slopes * x)[:, None] + noise * rng.normal(size=(18, 3))
+    estimates = [{**dict.fromkeys(alignment.STATISTICS, v), "beyond_floor": 0.0} for v in x]
+    result = {
+        "lr_steps": 6.4, "held_out": [False] * 9 + [True] * 9, "estimates": estimates,
+        "gain": gain.tolist(), "exact": alignment.decided(),
+        "equivalence": {"missed": 0, "found_wrongly": 0, "unbiased_equivalent": 0},
+    }  # fmt: skip
+    assert alignment.claims(result)[-1].verdict == verdict
+
+
 def test_the_nearest_word_of_a_twin():
     h = np.array([[0.0, 0], [0.1, 0], [5, 5], [5, 6], [9, 9.0]])
     assert words.twins(h, np.array([[0, 1], [2, 3]])) == 1
