@@ -11,20 +11,20 @@ accuracy on the 20 % of sums held out, over the whole training (area under the c
 learnt, from fresh normal rows as in Fig. 2b, and from the rows learnt dealt to the wrong symbols
 (same sizes and distances, no meaning).
 
-Results. Much of what Fig. 2b shows is not meaning but size. Fresh normal rows are large, and
-a network 8 wide learns slowly from large rows: of the gain in area of 0.54 over them (medians over
-seeds), rows of the same size dealt to the wrong symbols have 0.40, and even the rows that coupled
-decay drove to zero have 0.49. What meaning adds over rows of the wrong symbols is 0.13, and more
-than 0 on every seed (0.07 to 0.58). At the paper's own scale (10^4 epochs, seed 0) the same holds:
-1 for rows learnt after a tenth of the training, 0.79 at the end for wrong symbols, 0.26 for fresh.
-Coupled decay is a matter of the learning rate. At ten times the paper's, as at the laptop scale,
-"Adam with weight decay 1e-2" through torch.optim.Adam, which adds the decay to the gradient, drives
-all weights to zero: both distances shrink, as in Fig. 2a, but alike; no neighbour is right and the
-loss stays at chance, a failure that Fig. 2a alone would not show. At the paper's own rate, 1e-4, it
-does what the paper says: on seed 0 a ratio of 0.48 with 14 of 16 neighbours right (which misses the
-rule by one pair, hence the verdict there), and in a run of seeds 1 to 4 beside it 0.42, 0.12, 0.26
-and 0.22 with all of them right, the loss near its floor. So this is no error of the paper's, but a
-setting that does not bear a faster training.
+Results of a run of five seeds. Much of what Fig. 2b shows is not meaning but size. Fresh normal
+rows are large, and a network 8 wide learns slowly from large rows: of the gain in area of 0.54 over
+them (medians over seeds), rows of the same size dealt to the wrong symbols have 0.40, and even the
+rows that coupled decay drove to zero have 0.49. What meaning adds over rows of the wrong symbols is
+0.13, and more than 0 on every seed (0.07 to 0.58). At the paper's own scale (10^4 epochs, seed 0)
+the same holds: 1 for rows learnt after a tenth of the training, 0.79 at the end for wrong symbols,
+0.26 for fresh. Coupled decay is a matter of the learning rate. At ten times the paper's, as at the
+laptop scale, "Adam with weight decay 1e-2" through torch.optim.Adam, which adds the decay to the
+gradient, drives all weights to zero: both distances shrink, as in Fig. 2a, but alike; no neighbour
+is right and the loss stays at chance, a failure that Fig. 2a alone would not show. At the paper's
+own rate, 1e-4, it does what the paper says: on seed 0 a ratio of 0.48 with 14 of 16 neighbours
+right (which misses the rule by one pair, hence the verdict there), and in a run of seeds 1 to 4
+beside it 0.42, 0.12, 0.26 and 0.22 with all of them right, the loss near its floor. So this is no
+error of the paper's, but a setting that does not bear a faster training.
 
 Errata, typos and remarks of ours (each claim says which). Decoupled decay of 1e-2 leaves exp(-lr wd
 steps) = 0.94 of the weights over the whole training, and does next to nothing; with lr wd steps =
@@ -62,8 +62,9 @@ from chiaroscuro.labs.semantic2025._modular import (
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
-# share_of_way: 0 at chance, 1 at the floor of the loss; all are medians over seeds
+# share_of_way: 0 at chance, 1 at the floor of the loss; remarks are of medians over seeds
 MERGED = "ratio < 0.5 and nearest > 0.9 and share_of_way > 0.8"
+MEANS = "mean(ratios) < 0.5 and mean(neighbours) > 0.9 and mean(ways) > 0.8 and mean(others) > 1"
 ENOUGH = "lr_steps >= 6"
 
 DISTANCES = Stated(
@@ -71,8 +72,8 @@ DISTANCES = Stated(
     "equivalent symbols come close to each other, others do not (decoupled decay, lr wd steps 3.2)",
     "Fig. 2a",
     "only equivalent symbols come close",
-    f"{MERGED} and other > 1",
-    enough=ENOUGH,
+    MEANS,
+    enough=f"{ENOUGH} and n_seeds >= 3",
 )
 COUPLED = Remark(
     "E2.coupled",
@@ -120,7 +121,7 @@ DOWNSTREAM = Stated(
     "ModAdd is learnt earlier from the rows learnt than from fresh ones, or from wrong ones",
     "Fig. 2b",
     "better results earlier",
-    "gain_median > 0 and gain_low > 0 and gain_over_shuffled_median > 0",
+    "mean(gain) > 0 and mean(gain_over_shuffled) > 0",
     enough="lr_steps >= 6 and n_seeds >= 5",
 )
 CLAIMS = (DISTANCES, COUPLED, DECOUPLED, FLOOR, POSITIONS, DOWNSTREAM)
@@ -141,7 +142,7 @@ class Settings:
         looks: at how many steps we look; every 10 epochs in Sec. 5.
     """
 
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    seeds: tuple[int, ...] = tuple(range(10))
     steps: int = 6400
     lr: float = 1e-3
     batch: int = 32
@@ -214,7 +215,7 @@ def after(settings: Settings, learners: dict[str, Any]) -> dict[str, Any]:
 
 
 def judged(result: dict[str, Any], name: str) -> dict[str, Any]:
-    """What the three numbers were at the end, medians over seeds."""
+    """What the numbers were at the end: medians over seeds, and each."""
     rows, chance = result["learners"][name], result["chance"]
     way = [
         (chance - row["loss"][-1]) / (chance - low)
@@ -228,6 +229,10 @@ def judged(result: dict[str, Any], name: str) -> dict[str, Any]:
             np.median([row["equivalent"][-1] / row["equivalent"][0] for row in rows])
         ),
         "ratios": ends["ratio"],
+        "neighbours": ends["nearest"],
+        "ways": way,
+        "others": ends["other"],
+        "n_seeds": len(rows),
         "lr_steps": result["lr_steps"],
     }
 
@@ -236,13 +241,6 @@ def gains(result: dict[str, Any], name: str, base: str) -> list[float]:
     """Area under the curve from some rows, over that from others, a seed each."""
     rows = result["downstream"]
     return [a["area"] - b["area"] for a, b in zip(rows[name], rows[base], strict=True)]
-
-
-def low_end(values: list[float]) -> float:
-    """The lower end of a 95 % bootstrap interval of the mean."""
-    rng = np.random.default_rng(0)
-    means = np.asarray(values)[rng.integers(0, len(values), (2000, len(values)))].mean(axis=1)
-    return float(np.quantile(means, 0.025))
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
@@ -265,11 +263,10 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         ),
         POSITIONS.judge(expected=judged(result, "no positions"), ours=decoupled),
         DOWNSTREAM.judge(
-            gain_median=float(np.median(gain)),
-            gain_low=low_end(gain),
-            gain_over_shuffled_median=float(np.median(over)),
-            gain_of_coupled_median=float(np.median(gains(result, "coupled", "fresh"))),
-            gain_of_decoupled_median=float(np.median(gains(result, "decoupled", "fresh"))),
+            gain=gain,
+            gain_over_shuffled=over,
+            gain_of_coupled=gains(result, "coupled", "fresh"),
+            gain_of_decoupled=gains(result, "decoupled", "fresh"),
             areas={
                 name: float(np.median([row["area"] for row in rows]))
                 for name, rows in result["downstream"].items()
@@ -281,54 +278,66 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
 
 
 TITLES = {
-    "effective": "decoupled, lr wd steps 3.2",
-    "coupled": "coupled 1e-2, as printed",
-    "decoupled": "decoupled 1e-2",
+    "effective": r"decoupled, $\eta \lambda T = 3.2$",
+    "coupled": r"coupled, $\lambda = 0.01$",
+    "decoupled": r"decoupled, $\lambda = 0.01$",
 }
 
 
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
     """Fig. 2a for three kinds of decay, the loss of each, and Fig. 2b."""
-    canvas, axes = style.canvas(2, 3, width=3.0, height=2.5)
+    canvas, axes = style.canvas(2, 3, width=3.1, height=2.6)
+    kinds = (("equivalent", style.COLOURS[3]), ("other", style.COLOURS[4]))
     for axis, (name, title) in zip(axes[0], TITLES.items(), strict=True):
-        for i, row in enumerate(result["learners"][name]):
-            for key, colour, text in (
-                ("equivalent", style.COLOURS[3], "equivalent symbols"),
-                ("other", style.COLOURS[4], "other symbols"),
-            ):
-                axis.plot(
-                    row["step"], row[key], color=colour, alpha=0.8, label=text if not i else None
-                )
+        rows = result["learners"][name]
+        last = rows[0]["step"][-1]
+        for key, colour in kinds:
+            for row in rows:
+                axis.plot(row["step"], row[key], color=colour, alpha=0.6, linewidth=0.9)
+            height = float(np.mean([row[key][-1] for row in rows]))
+            shift = {"equivalent": -5, "other": 5}[key]  # both may end at one height
+            axis.annotate(
+                key, (1.02 * last, height), xytext=(0, shift), textcoords="offset points",
+                color=colour, fontsize=8, va="center",
+            )  # fmt: skip
+        axis.set_xlim(0, 1.4 * last)
+        axis.set_xticks(np.linspace(0, last, 3).round())
         axis.set_ylim(bottom=0)
         ratio = judged(result, name)["ratio"]
-        style.label(axis, "step", "mean distance", f"{title}: ratio {ratio:.2f}")
-    axes[0, 0].legend(loc="upper right")
+        style.label(axis, "step", r"mean $\|h_u - h_v\|$", f"{title}: ratio {ratio:.2f}")
     loss, curve, area = axes[1]
+    last = result["learners"]["effective"][0]["step"][-1]
     for colour, (name, title) in zip(style.COLOURS, TITLES.items(), strict=False):
         rows = result["learners"][name]
-        median = np.median([row["loss"] for row in rows], axis=0)
-        loss.plot(rows[0]["step"], median, color=colour, label=title)
+        loss.plot(rows[0]["step"], np.median([row["loss"] for row in rows], axis=0), color=colour,
+                  label=title)  # fmt: skip
     for value, text in ((result["chance"], "chance"), (float(np.median(result["floor"])), "floor")):
         loss.axhline(value, color=style.GREY, linewidth=0.8)
-        loss.annotate(text, (0, value), xytext=(2, 2), textcoords="offset points", fontsize=7)
-    loss.legend(fontsize=7, loc="center right")
+        loss.annotate(text, (last, value), xytext=(0, -9), textcoords="offset points",
+                      fontsize=7, ha="right")  # fmt: skip
+    loss.set_ylim(bottom=0)
+    loss.legend(fontsize=7, loc="lower left", ncols=1)
     style.label(loss, "step", "loss (median)", "how far the loss came")
     shown = {
-        "effective": ("rows learnt", style.COLOURS[3]),
-        "fresh": ("fresh rows", style.COLOURS[4]),
-        "shuffled": ("rows of wrong symbols", style.GREY),
+        "effective": ("learnt", style.COLOURS[3]),
+        "fresh": ("fresh", style.COLOURS[4]),
+        "shuffled": ("wrong\nsymbols", style.GREY),
     }
     for name, (text, colour) in shown.items():
         rows = result["downstream"][name]
         curves = np.array([row["accuracy"] for row in rows])
         middle = curves.mean(axis=0)
         spread = 1.96 * curves.std(axis=0) / math.sqrt(len(curves))
-        curve.plot(rows[0]["step"], middle, color=colour, label=text)
+        steps = rows[0]["step"]
+        curve.plot(steps, middle, color=colour)
         curve.fill_between(
-            rows[0]["step"], middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0
+            steps, middle - spread, middle + spread, color=colour, alpha=0.2, linewidth=0
         )
-    curve.legend(fontsize=7, loc="lower right")
+        curve.annotate(text, (1.03 * steps[-1], middle[-1]), color=colour, fontsize=8, va="center")
+        curve.set_xlim(0, 1.35 * steps[-1])
+        curve.set_xticks(np.linspace(0, steps[-1], 3).round())
+    curve.set_ylim(0, 1.02)
     style.label(curve, "step of ModAdd", "accuracy, sums held out", "Fig. 2b: mean and 95 %")
     names = ("effective", "decoupled", "coupled", "shuffled", "fresh")
     for i, name in enumerate(names):
