@@ -502,10 +502,10 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
     """Distances of rows at the optimum; the two lines of Fig. 3; the loss along a ray."""
-    canvas, axes = style.canvas(1, 4, width=2.9, height=2.7)
+    canvas, axes = style.canvas(2, 2, width=3.7, height=2.9)
     for axis, name, title in (
-        (axes[0, 0], "aligned", "|h_u - h_v|, six symbols mod 3"),
-        (axes[0, 1], "labels", "|h_u - h_v|, labels, four meanings"),
+        (axes[0, 0], "aligned", r"$\|h_u - h_v\|$, six symbols mod 3"),
+        (axes[0, 1], "labels", r"$\|h_u - h_v\|$, labels, four meanings"),
     ):
         picture = axis.imshow(result[name][0]["distances"], cmap="Greys", vmin=0)
         canvas.colorbar(picture, ax=axis, shrink=0.8)
@@ -513,17 +513,17 @@ def figure(result: dict[str, Any]) -> Any:
         count = len(result[name][0]["distances"])
         axis.set_xticks(range(count))
         axis.set_yticks(range(count))
-        style.label(axis, "symbol v", "symbol u", title)
-    lines, loss = axes[0, 2], axes[0, 3]
+        style.label(axis, "symbol $v$", "symbol $u$", title)
+    lines, loss = axes[1]
     t = np.linspace(-2, 2, 50)
     # contexts z_1 = (1, 0.4), z_2 = (0.3, 1): difference . z_c = a(u) - a(v)
     for a, dash, text in ((0.0, "-", "a(u) = a(v)"), (0.7, "--", "a(u) - a(v) = 0.7")):
-        lines.plot(t, (a - 1.0 * t) / 0.4, dash, color=style.COLOURS[3], label=f"z_1, {text}")
-        lines.plot(t, (a - 0.3 * t) / 1.0, dash, color=style.COLOURS[4], label=f"z_2, {text}")
+        lines.plot(t, (a - 1.0 * t) / 0.4, dash, color=style.COLOURS[3], label=f"$z_1$: ${text}$")
+        lines.plot(t, (a - 0.3 * t) / 1.0, dash, color=style.COLOURS[4], label=f"$z_2$: ${text}$")
     lines.set_xlim(-1.5, 1.5)
     lines.set_ylim(-1.5, 1.5)
-    lines.legend(fontsize=6, loc="lower left")
-    style.label(lines, "(h_u - h_v)_1", "(h_u - h_v)_2", "Fig. 3: a basis is not enough")
+    lines.legend(fontsize=6, loc="lower left", framealpha=0.9)
+    style.label(lines, "$(h_u - h_v)_1$", "$(h_u - h_v)_2$", "Fig. 3: a basis is not enough")
     for name, text in (("printed", "CModAdd"), ("corrected", "with noise 0.1")):
         loss.plot(result["ray"]["scales"], result["ray"][name]["excess"], "o-", label=text)
     loss.set_yscale("log")

@@ -225,16 +225,16 @@ def figure(result: dict[str, Any]) -> Any:
     names = {"below": "below the mean", "between": "between", "top": "the largest"}
     for i, (place, row) in enumerate(result["curves"].items()):
         colour = style.COLOURS[i]
-        bound.plot(result["taus"], row["bound"], color=colour, label=f"psi_1 {names[place]}")
+        bound.plot(result["taus"], row["bound"], color=colour, label=rf"$\psi_1$ {names[place]}")
         bound.axhline(row["entropy"], color=colour, linestyle=":", linewidth=1)
     bound.set_xscale("log")
     bound.set_ylim(-0.15, 6)
-    bound.legend(title="line (P2)/tau, dots (P1)", title_fontsize=8)
-    style.label(bound, "tau", "nats", "the bound touches (P1) at its lowest point")
+    bound.legend(title=r"line (P2)$/\tau$, dots (P1)", title_fontsize=8)
+    style.label(bound, r"$\tau$", "nats", "the bound touches (P1) at its lowest point")
     width = 0.26
     for i, (tau, row) in enumerate(result["weights"].items()):
         places = [j + 1 + (i - 1) * width for j in range(len(row))]
-        weights.bar(places, row, width=width, color=style.COLOURS[i], label=f"tau {tau}")
+        weights.bar(places, row, width=width, color=style.COLOURS[i], label=rf"$\tau = {tau}$")
     weights.legend()
-    style.label(weights, "candidate, by similarity", "weight alpha", "softmax weights of (P2)")
+    style.label(weights, "candidate, by similarity", r"weight $\alpha$", "softmax weights of (P2)")
     return canvas

@@ -411,9 +411,9 @@ def figure(result: dict[str, Any]) -> Any:
     kernels, sign, gamma = axes[0]
     distances = _line()[:, 0].tolist()
     for name, values in result["curves"].items():
-        kernels.plot(distances, values, label=name)
+        kernels.plot(distances, values, label=name.replace("gamma 0.5", r"$\gamma = 0.5$"))
     kernels.legend()
-    style.label(kernels, "|z - w|", "k(z, w)", "kernels of Table 1, tau 0.5")
+    style.label(kernels, r"$\|z - w\|$", "$k(z, w)$", r"kernels of Table 1, $\tau = 0.5$")
     for i, (form, curves) in enumerate(result["trained"].items()):
         for j, curve in enumerate(curves):
             text = {"printed": "as printed", "corrected": "with the minus"}[form]
@@ -422,11 +422,15 @@ def figure(result: dict[str, Any]) -> Any:
             )
     sign.axhline(2, color=style.GREY, linestyle=":", linewidth=1)
     sign.legend(loc="center right")
-    style.label(sign, "step", "mean |z1 - z2| of positives", "Algorithm 2: antipodes (2) or union")
+    style.label(
+        sign, "step", r"positives: mean $\|z_1 - z_2\|$", "Algorithm 2: antipodes (2) or union"
+    )
     values = result["by_gamma"]
     colours = [style.COLOURS[0 if g <= 2 else 1] for g in result["gammas"]]
     gamma.axhline(0, color=style.GREY, linewidth=0.8)
     gamma.plot(result["gammas"], values, color=style.GREY, linewidth=0.8)
     gamma.scatter(result["gammas"], values, color=colours, zorder=3, s=24)
-    style.label(gamma, "gamma", "smallest eigenvalue of K", "positive definite up to gamma = 2")
+    style.label(
+        gamma, r"$\gamma$", "smallest eigenvalue of $K$", r"positive definite up to $\gamma = 2$"
+    )
     return canvas

@@ -288,7 +288,7 @@ def figure(result: dict[str, Any]) -> Any:
     names = {
         "clip": "CLIP\none to one",
         "nodes": "sum\nover nodes",
-        "half": "half-sum\nof Laplacians",
+        "half": "half-sum\nof $L$",
         "plain": "$L(\\pi_{AB})$,\noff the sphere",
     }
     for i, name in enumerate(names):
@@ -299,7 +299,7 @@ def figure(result: dict[str, Any]) -> Any:
     forms.set_yscale("log")
     forms.set_xlim(-0.5, 3.5)
     forms.set_xticks(range(4), list(names.values()))
-    style.label(forms, "form", "error of H", "the identity on toys")
+    style.label(forms, "form", "error of $H$", "the identity on toys")
     for row in result["gaps"]:
         spread, size = zip(*row, strict=True)
         gap.plot(spread, size, color=style.GREY, alpha=0.5, linewidth=0.8)
@@ -316,7 +316,7 @@ def figure(result: dict[str, Any]) -> Any:
         colours = [style.COLOURS[c % 7] for c in truth[side]]
         plane.scatter(*z[side].T, s=9, c=colours, marker=marker, linewidths=0, alpha=0.8)
         plane.scatter([], [], color=style.GREY, marker=marker, s=9, label=text)
-    plane.legend(loc="best")
+    canvas.legend(*plane.get_legend_handles_labels(), loc="outside lower right", ncols=2)
     ari = first["against_spectral"]
     style.label(plane, "$z_1$", "$z_2$", f"planted pairs, ARI with spectral {ari:.2f}")
     return canvas

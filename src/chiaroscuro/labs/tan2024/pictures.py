@@ -24,7 +24,7 @@ asked, +4.1 points of the simple sum on CIFAR-100: 60 epochs, ten paired seeds.
 On CIFAR-100 Table 4 itself has both kernels below MoCo after 200 epochs (by 0.9 and 0.4 points) and
 above it after 400: the latter is taken for the paper's effect there.
 
-Results of an earlier run (seven epochs, fewer rows). The paper's order does not appear: SimCLR, the
+Results. In an earlier run (seven epochs, fewer rows) the paper's order did not appear: SimCLR, the
 Laplacian, both sums and, of MoCo, all rows lie within the spread of the seeds; gamma = 0.5 is
 clearly below on CIFAR-10. In no column are all kernels above, and the simple sum is not the best.
 Reasons that were looked for: the tuning was the same for all, and the chosen temperatures lie

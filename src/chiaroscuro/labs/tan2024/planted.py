@@ -171,19 +171,23 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
 
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
-    """The plane at the start, on the way and at the end, both graphs and the circle."""
-    titles = {"separate": "p 1, q 0", "mixed": "p 0.75, q 0.2", "sphere": "p 0.75, q 0.2, circle"}
-    shown = result["separate"][0]["shown"]
-    canvas, axes = style.canvas(3, len(shown), width=2.3, height=2.2)
+    """The plane at the start and at the end: both graphs, and one on the circle."""
+    titles = {
+        "separate": "$p = 1, q = 0$",
+        "mixed": "$p = 0.75, q = 0.2$",
+        "sphere": "$p = 0.75, q = 0.2$, circle",
+    }
+    canvas, axes = style.canvas(2, 3, width=2.9, height=2.7)
     k = result["n_clusters"]
-    for row, (name, title) in zip(axes, titles.items(), strict=True):
+    for column, (name, title) in zip(axes.T, titles.items(), strict=True):
         first = result[name][0]
-        for axis, step, points, ari in zip(row, shown, first["z"], first["ari"], strict=True):
+        for axis, at in zip(column, (0, -1), strict=True):
+            points, step, ari = first["z"][at], first["shown"][at], first["ari"][at]
             size = len(points) // k
             for c in range(k):
                 x, y = zip(*points[c * size : (c + 1) * size], strict=True)
-                axis.scatter(x, y, s=3, color=style.COLOURS[c % 7], linewidths=0)
-            style.label(axis, "z_1", "z_2", f"step {step}, ARI {ari:.2f}")
+                axis.scatter(x, y, s=4, color=style.COLOURS[c % 7], linewidths=0)
+            above = f"{title}\n" if at == 0 else ""
+            style.label(axis, "$z_1$", "$z_2$", f"{above}step {step}, ARI {ari:.2f}")
             axis.set_aspect("equal", adjustable="datalim")
-        row[0].set_title(f"{title}: step 0", loc="left")
     return canvas

@@ -379,7 +379,7 @@ def figure(result: dict[str, Any]) -> Any:
     space.scatter(shown["optimiser.lr"], shown["tau_1"], s=5, color=style.COLOURS[0], alpha=0.6)
     space.set_xscale("log")
     space.set_yscale("log")
-    style.label(space, "learning rate", "tau_1", f"Table 3, {len(shown['tau_1'])} samples")
+    style.label(space, "learning rate", r"$\tau_1$", f"Table 3, {len(shown['tau_1'])} samples")
     for panel in (curves, test):
         panel.set_axis_on() if result["full"] else panel.set_axis_off()
     if not result["full"]:

@@ -286,20 +286,26 @@ def figure(result: dict[str, Any]) -> Any:
     x, mended, printed = zip(*result["dots"], strict=True)
     ends = [min(x), max(x)]
     identity.plot(ends, ends, color=style.GREY, linewidth=0.8)
-    identity.scatter(x, printed, s=14, marker="x", color=style.COLOURS[1], label="tr + log R")
-    identity.scatter(x, mended, s=14, color=style.COLOURS[0], label="tr / tau + log R")
+    identity.scatter(
+        x, printed, s=14, marker="x", color=style.COLOURS[1], label=r"$\mathrm{tr} + \log R$"
+    )
+    identity.scatter(x, mended, s=14, color=style.COLOURS[0], label=r"$\mathrm{tr}/\tau + \log R$")
     identity.legend()
-    style.label(identity, "H by enumeration", "spectral form", "Thm 3.1 needs 1/tau")
+    style.label(identity, "$H$ by enumeration", "spectral form", r"Thm 3.1 needs $1/\tau$")
     for row in result["frequency"]:
         law.scatter(row["p"], row["share"], s=9, color=style.COLOURS[0], alpha=0.7)
     law.axline((0, 0), slope=1, color=style.GREY, linewidth=0.8)
-    style.label(law, "P_ij", "share of sampled subgraphs", "Lemma 2.3: rows of P")
-    names = {"tau": ("tau_1", "over_tau"), "degrees": ("A", "P"), "asymmetric": ("plain", "half")}
+    style.label(law, "$P_{ij}$", "share of sampled subgraphs", "Lemma 2.3: rows of $P$")
+    names = {
+        "$1$\n" + r"$1/\tau$": ("tau_1", "over_tau"),
+        "$L(A)$\n$L(D^{-1}A)$": ("A", "P"),
+        "$L(P)$\n$(L(P) + L(P^T))/2$": ("plain", "half"),
+    }
     for i, pair in enumerate(names.values()):
         for j, name in enumerate(pair):
             values = [max(v, 1e-17) for v in result["errors"][name]]
             place = [i + 0.24 * j - 0.12] * len(values)
-            text = ("printed", "corrected")[j] if i == 0 else None
+            text = ("upper form", "lower form")[j] if i == 0 else None
             bars.scatter(place, values, s=10, color=style.COLOURS[1 - j], label=text, alpha=0.6)
     bars.axhline(1e-10, color=style.GREY, linestyle="--", linewidth=0.8)
     bars.set_yscale("log")
@@ -307,5 +313,5 @@ def figure(result: dict[str, Any]) -> Any:
     bars.set_xlim(-0.5, 2.5)
     bars.set_xticks(range(3), list(names))
     bars.legend(ncols=2, loc="upper center")
-    style.label(bars, "erratum", "error of H", "printed and corrected forms")
+    style.label(bars, "factor, graph, Laplacian", "error of $H$", "two forms of each")
     return canvas
