@@ -343,7 +343,7 @@ WRONG: dict[str, list[Sick]] = {
         ("part", ("mispaired_views",), {"shuffled": 0.7}),
         ("one_class", ("class_blind",), {"one_class": True, "batch": 48}),
         ("few", ("few_negatives",), {"batch": 3, "epochs": 1}),
-        ("begun", ("hardly_trained", "untrained_model"), {"epochs": 2, "lr": 1e-4}),
+        ("begun", ("hardly_trained", "untrained_model"), {"epochs": 1, "lr": 6e-4}),
         ("still", ("untrained_model", "hardly_trained"), {"lr": 2e-8}),
         ("dead", ("dead_dimensions", "dead_units"), {"dead": 0.95}),
         ("statistics", ("batch_statistics",), {"batch_statistics": True}),
@@ -357,7 +357,7 @@ WRONG: dict[str, list[Sick]] = {
         (
             "begun_layer",
             ("hardly_trained", "untrained_model"),
-            {"epochs": 1, "lr": 2e-4, "network": "layer"},
+            {"epochs": 1, "lr": 4e-4, "network": "layer"},
         ),
         (
             "still_layer",
