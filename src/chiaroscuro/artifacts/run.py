@@ -116,13 +116,14 @@ class History:
         last: dict[str, Any] = next(
             (r for r in reversed(self.records) if "mean_loss" in r or "loss" in r), {}
         )
+        loss = last.get("mean_loss", last.get("loss"))
         rows = [
             ("folder", folder or "none: in memory"),
             ("data", settings.get("data", {}).get("source")),
             ("encoder", settings.get("network", {}).get("encoder")),
             ("objective", settings.get("objective")),
             ("steps", max((r["step"] for r in self.records if "step" in r), default=0)),
-            ("last loss", last.get("mean_loss", last.get("loss"))),
+            ("last loss", f"{loss:.4f}" if isinstance(loss, float) else loss),
         ]
         return html_table("Run", [row for row in rows if row[1] is not None])
 

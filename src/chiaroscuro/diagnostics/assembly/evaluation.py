@@ -130,11 +130,12 @@ class Evaluation(dict[str, Any]):
             shades = ("#b8b8b8", figures.GREY, *figures.COLOURS)
             colour = shades[at] if control else figures.COLOURS[at % 2]
             ax.bar(places, [row.get(n, np.nan) for n in names], width, label=subject, color=colour)
-        ax.set_xticks(np.arange(len(names)), names)
+        slanted = {"rotation": 30, "ha": "right"} if len(names) > 4 else {}
+        ax.set_xticks(np.arange(len(names)), names, **slanted)
         ax.set_ylim(0, 1)
         ax.set_ylabel("accuracy on held-out rows")
-        if rows:
-            ax.legend()
+        if rows:  # above the bars, which may reach the top
+            ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(rows))
         return ax
 
     def _accuracies(self) -> dict[str, dict[str, float]]:
