@@ -20,6 +20,8 @@ ROUNDING = 1e-4
 THIN, STRUCTURE = 0.05, 0.05
 """Spread of a cone as a share of its length, and how much nearer neighbours inside it are than with
 coordinates shuffled, where it holds little but noise."""
+TELLING = 0.25
+"""Share of the labels above chance that neighbours in noise do not name."""
 CLIFF = 10.0
 """Factor between two neighbouring singular values that no smooth spectrum has: healthy ones stay
 below 2, the edge between the classes and the rest included."""
@@ -32,7 +34,7 @@ ALL_DEAD = 0.9
 STEEP = 0.1
 """Share of the dimensions, as rank of the variances, below which the spectrum is steep."""
 SUNK = 3.0
-"""Rank of the variances, in whatever dimension, below which all but a few directions are drowned."""
+"""Rank of the variances, in any dimension, below which all but a few directions are drowned."""
 FEW = 0.1
 """Share of the directions before a cliff, from which on it is a cause and no symptom."""
 EVENED = 0.04
@@ -64,11 +66,19 @@ def full_collapse(facts: Facts) -> Finding | None:
         spread = facts.get("relative_spread", 1.0) if main else 1.0
         centred = facts.cost("centre") if main else None
         chance = facts.get("knn_chance")
-        told = centred is not None and centred.right and chance is not None
-        lost = main and cosine >= 0.9 and told and centred.after <= chance + 0.03
+        lost = (
+            main
+            and cosine >= 0.9
+            and centred is not None
+            and centred.right
+            and chance is not None
+            and centred.after <= chance + 0.03
+        )
         structure = facts.get("structure", 1.0)
         noise = main and cosine >= CONE and spread < THIN and structure < STRUCTURE
         noise = noise and (centred is None or centred.gain < COSTLY)  # else the mean is at fault
+        # nor is it noise what names labels
+        noise = noise and facts.get("knn_accuracy", 0.0) < facts.get("knn_chance", 0.0) + TELLING
         stuck = not main and cosine >= CONE and facts.training
         point = rank <= 0 or (main and cosine >= CONE and spread < ROUNDING)
         if not (point or lost or noise or stuck):
@@ -199,7 +209,8 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
         return None
     rank = facts.get("effective_rank_without_far", facts.main("effective_rank", 0.0))
     room, fall, at = facts["fall_room"], facts["fall"], facts["fall_at"]
-    falls = fall >= CLIFF and at <= 0.95 * room
+    # one direction less than dimensions is no loss: logits and layer norms leave one out
+    falls = fall >= CLIFF and at <= min(0.95 * room, room - 2)
     thin = rank < NARROW * room
     even = facts.cost("even")
     power = facts.get("power_rank", rank)
@@ -249,8 +260,15 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
         explains=(
             *("hubs", "repeated_dimensions"),
             *(
-                ("point_collapse", "common_offset", "mixed_encoders", "dominating_direction")
+                (
+                    *("common_offset", "mixed_encoders", "dominating_direction", "label_noise"),
+                    *("duplicated_samples", "mixed_scales"),
+                    # so many points span one direction less, and are then the cause
+                    *(("point_collapse",) if at >= facts.get("points", 0) else ()),
+                )
                 if few
+                else ("label_noise",)
+                if sunk
                 else ()
             ),
         ),

@@ -74,7 +74,7 @@ def dominating_direction(facts: Facts) -> Finding | None:
         return None
     severity = graded(cost, built=facts.built)
     k = facts.get("first_removed", 1)
-    if not cost.right and top >= 0.7 and cost.gain >= MOVED:
+    if not cost.right and top >= 0.7 and cost.gain >= MOVED and not facts.built:
         severity = "warning"
     return Finding(
         name="dominating_direction",

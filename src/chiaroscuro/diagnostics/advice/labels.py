@@ -36,16 +36,24 @@ MEASURED = 12
 """Dimensions of a table of measurements, any of which may follow an outcome in ordered parts."""
 MANY, SHARP = 6, 0.985
 """Classes below which any order is likely, and the explained share that no measurement has."""
+FOREIGN, FALL, TELLS = 0.1, 15.0, (0.5, 0.95)
+"""Share of what varies inside classes in a few dimensions that the others predict, below which
+they come from elsewhere; by what factor less these leave unexplained than the next; and labels that
+they name on their own, where they are so much sharper and where they need not be."""
+BETTER = 0.05
+"""Share of the labels by which these name more than all others do."""
 RARE = 1e-4
 """Probability by chance that classes lie so evenly along a line in the order of their numbers."""
-SURE, BLIND = 0.98, 0.12
-"""Linear accuracy that is too good, and by how much neighbours then fall short of it."""
+REGAINS = 0.06
+"""Share of labels that a cure of the rows regains, where these and not the labels are at fault."""
 MOST = 0.56
 """Share of wrong labels beyond which nothing tells them from classes that rows do not tell."""
 AGREE = (0.8, 0.88)
 """Margin of the votes plus the share of wrong labels, where the other labels are right: 1 and more
 for clean classes under wrong labels, less where classes overlap. The second for counts and shares,
 of which many rows are alike, and where more than half are wrong."""
+BEYOND = 4.0
+"""Standard errors by which the two sides must differ, in neighbours and labels together."""
 STRUCTURE = 0.08
 """How much nearer neighbours are than with columns shuffled, where rows have structure."""
 
@@ -111,7 +119,7 @@ def _drowned(facts: Facts, share: float = 0.0) -> bool:
         share: of the labels that it must regain to be what is wrong with them.
     """
     cures = map(facts.cost, ("centre", "first", "even", "columns", "euclidean"))
-    return any(one is not None and one.gain >= max(BLIND / 2, share) for one in cures)
+    return any(one is not None and one.gain >= max(REGAINS, share) for one in cures)
 
 
 def _below(facts: Facts, cure: str, name: str, what: str, cause: str) -> Finding | None:
@@ -202,19 +210,18 @@ def label_noise(facts: Facts) -> Finding | None:
         expect=f"fewer than {WRONG:.0%} where neighbours agree",
         paper="northcutt2021confident",
         strength=share / WRONG,
-        explains=("split_shift", "mixed_encoders"),
+        explains=("mixed_encoders",),
     )
 
 
 def leaked_label(facts: Facts) -> Finding | None:
-    """One dimension, or one direction, is the number of the class."""
+    """One dimension or direction is the number of the class, or a few are another code of it."""
     most, typical = (
         facts.get("label_in_one_dimension", 0.0),
         facts.get("label_in_typical_dimension", 1.0),
     )
     line, following = facts.get("label_direction", 0.0), facts.get("label_direction_next", 1.0)
     steps = facts.get("label_steps", 0.0)
-    linear, knn = facts.get("linear_accuracy", 0.0), facts.get("knn_accuracy", 1.0)
     ahead = 1 - facts.get("label_in_next_dimension", 1.0) >= AHEAD * (1 - most)
     one = most >= LINE and facts.get("label_dimension_steps", 0.0) >= STEPS and ahead
     at, d = facts.get("label_line", facts.get("label_dimension", 0)), facts.main("d", 0)
@@ -226,12 +233,17 @@ def leaked_label(facts: Facts) -> Finding | None:
     classes = facts.get("n_classes", MANY)
     if classes < MANY:  # few classes lie in order by chance: only a sharp code is one
         one, rotated = one and most >= SHARP, rotated and line >= SHARP
-    hidden = linear >= SURE and knn <= linear - BLIND and not _drowned(facts)
-    if not (one or rotated or hidden or ordered) or facts.kind == "map":
+    sharp = line >= SHARP and (1 - following) >= AHEAD * (1 - line) and classes >= MANY
+    alone = facts.get("label_direction_alone", 0.0)
+    sharp &= alone >= max(TELLS[0], facts.get("label_direction_others", 1.0) + BETTER)
+    code = _code(facts)
+    if not (one or rotated or ordered or code or sharp) or facts.kind == "map":
         return None
+    rotated |= sharp
     without: Cost | None = facts.cost("leak") if rotated else None
     where = f"dimension {at}" if at < d else f"principal direction {at - d + 1}"
     at = at if ordered and at < d else facts.get("label_dimension", 0)
+    at = facts["code_first"] if code and not one else at
     return Finding(
         name="leaked_label",
         severity="warning",
@@ -246,12 +258,19 @@ def leaked_label(facts: Facts) -> Finding | None:
                 else ""
             )
             + (
-                f"; of the best direction {100 * line:.1f} %, with the classes in order along it, "
-                f"and of the second {100 * following:.1f} %"
+                f"; of the best direction {100 * line:.1f} %, and of the second "
+                f"{100 * following:.1f} %; classes lie along it "
+                + ("in order" if steps >= STEPS else f"so that it names {alone:.1%} by itself")
                 if rotated
                 else ""
             )
-            + (f"; linear accuracy {linear:.3f}, of neighbours {knn:.3f}" if hidden else "")
+            + (
+                f"; {facts['code_dimensions']} of {d} dimensions name {facts['code_alone']:.1%} of "
+                f"the labels by themselves, the others {facts['code_others']:.1%}, and these share "
+                "nothing else with those"
+                if code
+                else ""
+            )
             + (
                 f"; without it neighbours name {without.after:.1%} instead of {without.before:.1%}"
                 if without is not None
@@ -259,18 +278,33 @@ def leaked_label(facts: Facts) -> Finding | None:
             )
         ),
         cause="the label reached the input of the encoder, or was appended to its output",
-        advice="look for the label in the input; leave that direction out before you evaluate",
-        line=f"h = np.delete(h, {at}, axis=1)" if one else "",
+        advice="look for the label in the input; leave "
+        + ("these dimensions" if code and not one else "that direction")
+        + " out before you evaluate",
+        line=f"h = np.delete(h, {at}, axis=1)" if one or facts.get("code_dimensions") == 1 else "",
         expect=f"no direction of which labels explain more than {100 * LEAK:.0f} %",
         paper="semantic2025",
         strength=(1 - LEAK) / max(1 - max(most, line), 1e-4),
         explains=(
             *("dimensional_collapse", "outlier_rows", "dominating_direction", "point_collapse"),
             *("uneven_dimensions", "dead_dimensions", "hubs", "euclidean_neighbours"),
+            "common_offset",
         ),
         cost=without,
         p=facts["label_line_p"] if ordered else None,
     )
+
+
+def _code(facts: Facts) -> bool:
+    """Whether a few dimensions tell the classes and come from elsewhere than the others."""
+    if not facts.has("code_shared", "code_alone", "code_others"):
+        return False
+    if facts["code_shared"] >= FOREIGN or facts.kind not in ("embedding", "table"):
+        return False
+    alone, better = facts["code_alone"], facts["code_alone"] - facts["code_others"]
+    if facts["code_fall"] >= FALL:
+        return bool(alone >= TELLS[0])
+    return bool(alone >= TELLS[1] and better >= BETTER and facts.main("d", 0) > MEASURED)
 
 
 def split_shift(facts: Facts) -> Finding | None:
@@ -278,10 +312,14 @@ def split_shift(facts: Facts) -> Finding | None:
     if not facts.has("split_excess", "split_score"):
         return None
     excess, score = facts["split_excess"], facts["split_score"]
-    if excess < 0.05 or score < 5:
+    apart = excess >= 0.05 and score >= 5
+    gap = facts.get("split_train_accuracy", 0.0) - facts.get("knn_accuracy", 1.0)
+    # neighbours and labels say the same: two scores of which neither need be sure by itself
+    both = (score + facts.get("split_gap_score", 0.0)) / math.sqrt(2)
+    behind = gap >= 0.05 and both >= BEYOND
+    if not (apart or behind):
         return None
     cost = facts.cost("sides")
-    gap = facts.get("split_train_accuracy", 0.0) - facts.get("knn_accuracy", 1.0)
     severity = graded(cost)
     if severity == "note" and gap >= 0.05:
         severity = "critical" if gap >= GRAVE else "warning"
@@ -308,10 +346,11 @@ def split_shift(facts: Facts) -> Finding | None:
         strength=excess / 0.05,
         explains=(
             *("common_offset", "mixed_scales", "mixed_encoders", "dominating_direction", "hubs"),
+            *(("label_noise", "uneven_dimensions") if apart else ()),  # labels move no neighbours
             *(("at_chance",) if gap >= GRAVE else ()),  # one side tells the labels by itself
         ),
         cost=cost,
-        p=_tail(score),
+        p=_tail(max(score, both)),
     )
 
 

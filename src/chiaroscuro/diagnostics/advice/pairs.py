@@ -29,6 +29,9 @@ STRANGERS = 0.03
 FLAT = 0.4
 """Of the pairs farther apart than half of all strangers, the share beyond three quarters: one half
 for mispaired rows; less where views merely hide the content."""
+FOUND = 0.4
+"""Of the pairs that are no strangers, the share that may stand between the first twentieth and half
+of all: where pairs are right or wrong the right ones are near; where views hide much, none is."""
 FOREIGN = 0.08
 """Difference of the shares of other rows that a row's first and second view are nearer than, where
 the second is not its own."""
@@ -53,7 +56,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
     some = (
         strangers >= STRANGERS
         and facts.get("pairs_upper", 0.0) >= FLAT
-        and facts.get("pairs_middle", 1.0) <= 0.8 * strangers + 0.1
+        and facts.get("pairs_middle", 1.0) <= 0.45 * strangers + FOUND * (1 - strangers)
     )
     first, second = facts.get("view1_nearer"), facts.get("view2_nearer")
     foreign = first is not None and second is not None and abs(first - second) >= FOREIGN
@@ -150,6 +153,7 @@ def strong_views(facts: Facts) -> Finding | None:
     if facts.get("side_recall", 0.0) >= 0.3:
         return None
     before = facts.get("untrained_pair_nearer")
+    weaker = 0.1 if chance else 0.25  # at chance nothing says how much too strong they are
     return Finding(
         name="strong_views",
         severity="critical" if chance else "warning" if facts.training else "note",
@@ -160,10 +164,10 @@ def strong_views(facts: Facts) -> Finding | None:
             "partner" + ("" if before is None else f"; untrained {100 * before:.1f} %")
         ),
         cause="the views remove most of what tells samples apart",
-        advice="weaken the augmentations, by half at first"
+        advice=f"weaken the augmentations, to {weaker:g} of their strength at first"
         if facts.training
         else "compare what the two sides share; pairs of other views say more",
-        settings=_views(facts, 0.25),
+        settings=_views(facts, weaker),
         expect=f"a positive nearer than {100 * HARDLY:.0f} % of the others",
         paper="chen2020simclr",
         strength=20 * (1 - nearer) / (1 - HARDLY),
@@ -171,7 +175,7 @@ def strong_views(facts: Facts) -> Finding | None:
             *("mispaired_views", "high_temperature", "low_temperature", "stuck_at_the_start"),
             *("class_blind", "untrained_model", "hardly_trained", "modality_gap", *SYMPTOMS),
         ),
-        target={"views": 0.25},
+        target={"views": weaker},
     )
 
 

@@ -34,6 +34,9 @@ VALLEY = 0.06
 """Share of the rows with a length in the middle third between two groups of lengths."""
 ALONE = 0.45
 """How much more apart two groups of rows are than twice what their classes tell of them."""
+TOGETHER, BETWEEN = 0.5, 0.1
+"""How much apart two groups are without their means, where they differ in these alone; and the
+share of the rows in the middle third between the two means, where it is one group."""
 ALL_APART = ("dominating_direction", "at_chance", "common_offset", "hubs", "uneven_dimensions")
 """What two groups that are never neighbours bring about."""
 MANY = 0.01
@@ -119,7 +122,7 @@ def zero_rows(facts: Facts) -> Finding | None:
         strength=1 + 100 * share,
         explains=(
             *("hubs", "duplicated_samples", "outlier_rows", "point_collapse", "common_offset"),
-            *("mixed_normalisation", "mixed_scales", "mixed_encoders"),
+            *("mixed_normalisation", "mixed_scales", "mixed_encoders", "shrunk_rows"),
         ),
         cost=cost,
     )
@@ -135,7 +138,7 @@ def outlier_rows(facts: Facts) -> Finding | None:
         return None  # two scales, not outliers
     cost = facts.cost("trim")
     severity = graded(cost)
-    group = far > facts.get("far_tail", 0)  # of a heavy tail more rows are on the way there
+    group = far > 10 * facts.get("far_tail", 0)  # of a heavy tail rows are on the way there
     if severity == "note" and group and share >= 2 * MANY and (cost is None or not cost.right):
         severity = "warning"
     if facts.kind == "table":
@@ -227,6 +230,12 @@ def mixed_encoders(facts: Facts) -> Finding | None:
     share = facts["groups_share"]
     if apart < 0.7 or apart - 2 * told < ALONE or share < 0.03 or not facts.contrastive:
         return None
+    # rows along one wide direction part in two as well, but lie on the way between the two
+    if (
+        facts.get("groups_apart_centred", 1.0) < TOGETHER
+        and facts.get("groups_valley", 0) > BETWEEN
+    ):
+        return None
     cost, first = facts.cost("groups"), facts.cost("first")
     severity = graded(cost)
     gained = 0.0 if cost is None else cost.gain
@@ -245,7 +254,7 @@ def mixed_encoders(facts: Facts) -> Finding | None:
         expect="neighbours across both groups",
         paper="lopezpaz2017twosample",
         strength=apart / 0.7,
-        explains=("dimensional_collapse", *(ALL_APART if alone else ())),
+        explains=ALL_APART if alone else (),
         cost=cost,
     )
 

@@ -66,7 +66,8 @@ def high_temperature(facts: Facts) -> Finding | None:
         paper="wang2021temperature",
         strength=max(FLAT / max(spread, 1e-9), 60.0 * nothing, ITSELF * itself),
         explains=(
-            *("few_negatives", "stuck_at_the_start", "label_noise", "hardly_trained", *SYMPTOMS),
+            *("few_negatives", "stuck_at_the_start", "label_noise", "hardly_trained"),
+            *("class_blind", *SYMPTOMS),
             *(("mispaired_views", "strong_views") if nothing else ()),
         ),
     )

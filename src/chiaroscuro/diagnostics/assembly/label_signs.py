@@ -23,6 +23,8 @@ TIGHT = 0.5
 """Spread of a class over that of a typical one, below which it is seen what it takes of others."""
 PRINCIPAL = 5
 """Principal directions in which a label may lie."""
+CODE = 0.6
+"""Share of the variance of a dimension that labels must explain for it to be a code of them."""
 
 
 def label_signs(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) -> None:
@@ -51,6 +53,7 @@ def label_signs(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) ->
     numbers |= _noise(out, rows)
     numbers |= _leak(rows, seed)
     numbers |= _dimension_steps(rows)
+    numbers |= _codes(rows, seed)
     numbers |= _class_spread(out, rows)
     numbers |= _structure(rows, seed)
     _groups(out, rows)
@@ -157,6 +160,13 @@ def _leak(rows: Rows, seed: int) -> dict[str, Any]:
     explained = [_explained(held[:, k], y[~half]) for k in range(held.shape[1])]
     order = sorted(explained, reverse=True)
     result: dict[str, Any] = {"label_direction": order[0], "label_direction_next": order[1]}
+    # the best direction by itself, against all others that separate classes
+    every = (x[~half] - x[half].mean(axis=0)) @ discriminants
+    first = int(np.argmax(explained))
+    result |= {
+        "label_direction_alone": _named(every[:, [first]], y[~half], "euclidean"),
+        "label_direction_others": _named(np.delete(every, first, 1), y[~half], "euclidean"),
+    }
     centred = x - x.mean(axis=0)
     line = centred @ W[:, int(np.argmax(explained))]
     if not line.any():
@@ -211,6 +221,56 @@ def _dimension_steps(rows: Rows) -> dict[str, Any]:
         "label_line_explains": float(explained[at]),
         "label_line_p": _by_chance(float(likely[at]), c, lines.shape[1]),
     }
+
+
+def _codes(rows: Rows, seed: int) -> dict[str, Any]:
+    """A few dimensions that tell the classes sharply and have nothing else in common with the rest.
+
+    Those before the largest fall of what labels leave unexplained, at most as many as classes.
+    `code_alone` and `code_others` are the labels that neighbours name in these dimensions and in
+    all others; `code_shared` is the share of what varies inside classes in these dimensions that
+    the others predict, on rows held out: a unit of the encoder shares much with other units, a
+    label that was written beside them nothing.
+    """
+    y = rows.y
+    x, y = rows.x[y >= 0], np.unique(y[y >= 0], return_inverse=True)[1]
+    c = int(y.max()) + 1
+    spread = x.std(axis=0)
+    x = (x - x.mean(axis=0))[:, spread > 1e-9 * max(float(spread.max()), 1e-300)]
+    n, d = x.shape
+    if c < 3 or d < 4 or n < LEAST:
+        return {}
+    z = x / x.std(axis=0)
+    means = np.stack([np.bincount(y, column, c) for column in z.T], axis=1)
+    inside = z - (means / np.bincount(y)[:, None])[y]
+    left = (inside**2).mean(axis=0)
+    order = np.argsort(left)
+    most = int(min(c, d // 2, (left < 1 - CODE).sum()))
+    if not most:
+        return {}
+    falls = left[order[1 : most + 1]] / np.maximum(left[order[:most]], 1e-12)
+    k = int(falls.argmax()) + 1
+    own, others = order[:k], order[k:]
+    some = others[np.random.default_rng(seed).permutation(len(others))[: n // 4]]
+    half = np.random.default_rng(seed).random(n) < 0.5
+    A, B = inside[half][:, some], inside[half][:, own]
+    G = A.T @ A
+    W = np.linalg.solve(G + 0.1 * np.trace(G) / len(G) * np.eye(len(G)), A.T @ B)
+    kept = inside[~half][:, own]
+    wrong = kept - inside[~half][:, some] @ W
+    return {
+        "code_dimensions": k,
+        "code_first": int(np.flatnonzero(spread > 1e-9 * spread.max())[own[0]]),
+        "code_fall": float(falls[k - 1]),
+        "code_shared": 1 - float((wrong**2).sum() / max(float((kept**2).sum()), 1e-300)),
+        "code_alone": _named(z[:, own], y, "euclidean"),
+        "code_others": _named(x[:, others], y, rows.metric),
+    }
+
+
+def _named(x: np.ndarray, y: np.ndarray, metric: str) -> float:
+    """The share of the labels that neighbours name."""
+    return float((voted(nearest(x, min(20, len(x) - 1), metric), y) == y).mean())
 
 
 def _by_chance(r: float, c: int, tried: int) -> float:
@@ -365,6 +425,9 @@ def _groups(out: Measured, rows: Rows) -> None:
         share = float(cut.mean())
         crossing = float((cut[ids] != cut[:, None]).mean())
         out.numbers["groups_apart_centred"] = 1 - crossing / (2 * share * (1 - share))
+        u = rows.x[cut].mean(axis=0) - rows.x[~cut].mean(axis=0)
+        along = (rows.x - rows.x[~cut].mean(axis=0)) @ u / max(float(u @ u), 1e-300)
+        out.numbers["groups_valley"] = float(((along > 1 / 3) & (along < 2 / 3)).mean())
 
 
 def _told(cut: np.ndarray, y: np.ndarray) -> float:
@@ -400,7 +463,12 @@ def split_signs(out: Measured, rows: Rows) -> None:
         x[side == 1] = (x[side == 1] - x[side == 1].mean(axis=0)) * size[0] / size[1]
         x[side == 1] += x[side == 0].mean(axis=0)
         note(out, "sides", rows.gain(x))
-        bank = rows.only(side == 0)
-        bank.split = None
-        if bank.y is not None:
-            out.numbers["split_train_accuracy"] = float(np.nanmean(bank.base))
+    if rows.y is None:
+        return
+    bank = rows.only(side == 0)
+    bank.split = None
+    if bank.y is not None:  # as many labels of either side would be named, were it one law
+        own, test = (hits[~np.isnan(hits)] for hits in (bank.base, rows.base))
+        error = math.sqrt(sum((a.var() + 1 / len(a)) / len(a) for a in (own, test)))
+        out.numbers["split_train_accuracy"] = float(own.mean())
+        out.numbers["split_gap_score"] = float(own.mean() - test.mean()) / error

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.advice.finding import Cost
+from chiaroscuro.diagnostics.advice.samples import VALLEY
 from chiaroscuro.diagnostics.assembly.cures import Rows, note, paired
 from chiaroscuro.diagnostics.assembly.label_signs import label_signs, split_signs
 from chiaroscuro.measures import METRICS, Listed, nearest, unit, voted
@@ -27,6 +28,8 @@ LEAST = 64
 BLOCKS = (16, 25, 32, 50, 64, 100, 128, 200, 250, 256, 300, 400, 500, 512, 1000, 1024)
 FAR = math.log(4.0)
 """A row is far from the others where its norm is four medians, and four deviations, at least."""
+NOTHING = 1e-9
+"""Length of a row over a typical one, below which it is zero but for rounding."""
 COVERED = 64
 """Points onto which rows may be said to have collapsed."""
 
@@ -146,8 +149,11 @@ def _entropy(x: np.ndarray, levels: int) -> float:
 def _norms(out: Measured, rows: Rows, sizes: np.ndarray) -> np.ndarray:
     """Zero rows, far rows, rows of length one among others, two scales; mask of the far."""
     numbers = out.numbers
-    zero = sizes == 0
+    typical = float(np.median(sizes[sizes > 0])) if (sizes > 0).any() else 0.0
+    zero = sizes <= NOTHING * typical
     numbers["zero_rows"] = int(zero.sum())
+    if (sizes[zero] > 0).any():
+        out.lists["zero"] = Listed("are zero, or so to rounding", np.flatnonzero(zero))
     if zero.any() and not zero[rows.ids].all():
         note(out, "nonzero", rows.gain(rows.x, keep=~zero[rows.ids]))
     live = ~zero
@@ -158,6 +164,10 @@ def _norms(out: Measured, rows: Rows, sizes: np.ndarray) -> np.ndarray:
     # of the shorter half, which the far rows themselves do not widen
     deviation = 1.4826 * float(np.median(middle - logs[live & (logs <= middle)]))
     limit = middle + max(FAR, 4 * deviation)
+    ordered = np.sort(logs[live])
+    groups = _two_groups(ordered)
+    if groups.share >= 0.6 and groups.high - groups.low >= FAR and groups.valley <= VALLEY:
+        limit = min(limit, (groups.low + groups.high) / 2)  # however widely the others vary
     far = live & (logs > limit)
     tail = live & ~far & (logs > (middle + limit) / 2)
     numbers |= {"far_rows": int(far.sum()), "norm_middle": math.exp(middle)}
@@ -225,20 +235,19 @@ def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
         "same_length_is": math.exp(float(ordered[at])),
         "other_length_spread": float(ordered[rest].std()) if rest.sum() > 1 else 0.0,
     }
-    split, gap = _two_means(ordered)
-    numbers |= {"length_gap": gap, "length_share": split}
+    groups = _two_groups(ordered)
+    numbers |= {"length_gap": groups.gap, "length_share": groups.share}
+    numbers["length_valley"] = groups.valley
     every = np.log(np.where(sizes > 0, sizes, 1.0))
     if 0.01 <= share <= 0.99 and numbers["other_length_spread"] > 0.02:
         alike = np.abs(every - ordered[at]) <= 2e-3
-        note(out, "normalised", rows.gain(_level(rows.x, sizes, alike), metric="euclidean"))
-    cut = int(np.clip(n * split, 1, n - 1))
-    low, high = float(ordered[:cut].mean()), float(ordered[cut:].mean())
-    middle = (ordered > low + (high - low) / 3) & (ordered < high - (high - low) / 3)
-    numbers["length_valley"] = float(middle.mean())
-    if gap >= 3:
-        short = every < ordered[cut]
+        cures = (_level(rows.x, sizes, alike), unit(rows.x))
+        costs = [rows.gain(x, metric="euclidean") for x in cures]
+        note(out, "normalised", max(costs, key=lambda one: one.gain))
+    if groups.gap >= 3:
+        short = every < groups.cut
         note(out, "lengths", rows.gain(_level(rows.x, sizes, short), metric="euclidean"))
-        numbers["length_ratio"] = math.exp(high - low)
+        numbers["length_ratio"] = math.exp(groups.high - groups.low)
     return numbers
 
 
@@ -252,19 +261,45 @@ def _level(x: np.ndarray, sizes: np.ndarray, group: np.ndarray) -> np.ndarray:
     return out
 
 
-def _two_means(ordered: np.ndarray) -> tuple[float, float]:
-    """Share of the lower group, and the distance of two groups over the deviation inside them."""
+class _Groups(NamedTuple):
+    """Two groups of numbers.
+
+    Args:
+        share: of the lower group.
+        gap: the distance of their means over the deviation inside them.
+        cut: the least number of the upper group.
+        low, high: their means.
+        valley: the share of the numbers in the middle third between the means.
+    """
+
+    share: float = 0.5
+    gap: float = 0.0
+    cut: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+    valley: float = 1.0
+
+
+def _two_groups(ordered: np.ndarray) -> _Groups:
+    """The two groups with the least variance inside.
+
+    Args:
+        ordered: (n,), rising.
+    """
     n = len(ordered)
     cuts = np.unique((np.linspace(0.02, 0.98, 97) * n).astype(int))
     cuts = cuts[(cuts > 1) & (cuts < n - 1)]
     if not len(cuts):
-        return 0.5, 0.0
+        return _Groups()
     total, squares = np.cumsum(ordered), np.cumsum(ordered**2)
     m1, m2 = total[cuts - 1] / cuts, (total[-1] - total[cuts - 1]) / (n - cuts)
     within = squares[-1] - cuts * m1**2 - (n - cuts) * m2**2
     best = int(within.argmin())
     deviation = math.sqrt(max(float(within[best]) / n, 1e-12))
-    return float(cuts[best] / n), float((m2[best] - m1[best]) / max(deviation, 1e-3))
+    at, low, high = int(cuts[best]), float(m1[best]), float(m2[best])
+    middle = (ordered > low + (high - low) / 3) & (ordered < high - (high - low) / 3)
+    gap, valley = (high - low) / max(deviation, 1e-3), float(middle.mean())
+    return _Groups(at / n, gap, float(ordered[at]), low, high, valley)
 
 
 # ---- directions and columns ----
@@ -481,11 +516,12 @@ def _twins(out: Measured, rows: Rows) -> None:
     # P(d1 / d10 < r) is about 10 r^m in m dimensions: m from the upper half, where twins are not
     upper = float(np.quantile(ratio, 0.75))
     m = math.log(1 - 0.25 ** (1 / 9)) / math.log(min(max(upper, 1e-6), 0.999))
-    if m < 1.5 and ok.any():  # most rows have a twin: by how neighbours 10 to 20 recede instead
+    if ok.any():  # where most rows have a twin: by how neighbours 10 to 20 recede instead
         places = np.arange(10, near.distances.shape[1])
         last = near.distances[ok, -1:]
         recede = float(np.log(np.maximum(near.distances[ok, 9:-1], 1e-300) / last).mean())
-        m = float(np.log(places / near.distances.shape[1]).mean()) / min(recede, -1e-6)
+        beyond = float(np.log(places / near.distances.shape[1]).mean()) / min(recede, -1e-6)
+        m = beyond if m < max(1.5, beyond / 2) else m
     m = min(max(m, 1.0), 60.0)
     bound = min(0.5, (1e-4) ** (1 / m))
     typical = float(np.median(d10))
@@ -493,8 +529,10 @@ def _twins(out: Measured, rows: Rows) -> None:
     twin = (ratio < bound) | ((d1 < bound * typical) & ~crowd)
     # groups of copies: near to several, far from the others
     group = (d1 < bound * near.distances[:, -1]) & ok
-    # and nearer than nearly all rows are to their nearest: a small class is no group of copies
-    twin = (twin | group) & (d1 < 0.6 * float(np.quantile(d1, 0.9)))
+    # and nearer than nearly all rows are to their nearest, or to their fifth where nearly all have
+    # a twin: a small class is no group of copies
+    usual = max(float(np.quantile(d1, 0.9)), float(np.median(near.distances[:, 4])))
+    twin = (twin | group) & (d1 < 0.6 * usual)
     share = float(twin.mean())
     numbers |= {"near_twins": share, "near_twins_bound": bound, "intrinsic_dimension": m}
     if share >= 0.005:  # of which a fifth is expected by chance
