@@ -482,7 +482,7 @@ def decided(gaps: Mapping[str, list[float]], effects: Mapping[str, float]) -> di
 
 
 def needed(deviation: float, effect: float) -> float:
-    """How many paired seeds find an effect at the 5 % level with a power of 0.8.
+    """How many paired seeds, at least two, find an effect at the 5 % level with a power of 0.8.
 
     Example:
         >>> needed(0.02, 0.02)
@@ -490,7 +490,7 @@ def needed(deviation: float, effect: float) -> float:
     """
     if not (effect > 0 and math.isfinite(deviation)):
         return math.nan
-    return float(math.ceil(((1.96 + 0.8416) * deviation / effect) ** 2))
+    return float(max(2, math.ceil(((1.96 + 0.8416) * deviation / effect) ** 2)))
 
 
 def told(accuracy: list[float]) -> str:
@@ -522,7 +522,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         rows = named(tables, table, name)
         if not rows and stated is not TINY:
             rows = named(tables, table, "digits")
-        why = "; ".join(missing.values()) or f"{name}, which is run at the paper scale"
+        why = "; ".join(missing.values()) or f"{name}: not among the rows of this scale"
         effects = EFFECTS[table, name]
         judged.append(stated.judge(**above(rows, effects), **many) if rows else stated.not_run(why))
     best = BEST.not_run("; ".join(missing.values()))
@@ -573,7 +573,12 @@ def figure(result: dict[str, Any]) -> Any:
             axis.scatter([i] * len(values), values, s=16, color=colour, zorder=2)
             axis.plot([i - 0.25, i + 0.25], [np.mean(values)] * 2, color=colour, linewidth=2)
         axis.set_xlim(-0.6, len(rows) - 0.4)
-        shown = ["MoCo" if table == "table4" and row == "SimCLR" else row for row in rows]
+        short = {
+            "SimCLR": "MoCo" if table == "table4" else "SimCLR",
+            "gamma 0.5": r"$\gamma = 0.5$",
+            "concatenation": "concat.",
+        }
+        shown = [short.get(row, row) for row in rows]
         paper = [printed[ROWS.index(row)] if printed else None for row in rows]
         axis.set_xticks(
             range(len(rows)),
