@@ -60,15 +60,15 @@ WRONG = {
     ("doctor", "--jso"): "--jso",
     ("doctor", "--js"): "--js",
     ("train",): "`chiaro train` needs data, a preset or a file of settings",
-    ("train", "nowhere/"): "`nowhere/` is not there",
-    ("train", "mine.csv"): "`mine.csv` is not there",
+    ("train", "nowhere/"): "`nowhere/` does not exist",
+    ("train", "mine.csv"): "`mine.csv` does not exist",
     ("train", "simclr", "--epochs", "3"): "`--set epochs=3`",
     ("train", "simclr", "--lr=0.1"): "`--set optimiser.lr=0.1`",
     ("train", "simclr", "--minutes", "3"): "use `--set epochs=N`",
     ("train", "--resume"): "needs the run folder",
     ("train", "--resume", "--out", "nowhere"): "`nowhere` is not a run",
     ("train", "simclr", "--restart"): "`--restart` goes with `--resume`",
-    ("report", "runs/nope"): "`runs/nope` is not there",
+    ("report", "runs/nope"): "`runs/nope` does not exist",
     ("train", "simlcr", "--out", "x"): "`simlcr` is not a preset; did you mean `simclr`?",
     ("train", "simclr", "--set", "optimiser.rl=1", "--out", "x"): "did you mean `optimiser.lr`?",
     ("preset", "show", "byo"): "did you mean `byol`?",
@@ -314,8 +314,8 @@ def test_data_are_enough_to_train(capsys, tmp_path, monkeypatch):
     for number in (1, 2):
         status, out, err = run(capsys, "train", "table.npz", "--set", "epochs=1")
         assert (status, out) == (0, f"run: {os.path.join('runs', f'table-{number}')}\n")
-    assert "80 rows, taken as a table: a matrix of 5 columns." in err
-    assert "16 rows are held out" in err
+    assert "80 samples, read as a table: a matrix of 5 columns." in err
+    assert "16 samples are held out" in err
     assert "chiaro diagnose runs/table-2" in err
     monkeypatch.chdir("/")  # the path of the data in the run is absolute
     status, out, _ = run(capsys, "evaluate", str(tmp_path / "runs" / "table-2"), "--json")

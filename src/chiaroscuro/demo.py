@@ -1,4 +1,4 @@
-"""The demo: train on the bundled digits, evaluate beside two controls, diagnose, write a page."""
+"""The demo: train on the bundled digits, evaluate, diagnose and write a report page."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ FRAMES = 10
 
 
 def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
-    """Train on wandering digits, evaluate the result, and print a table and where the page is.
+    """Train on wandering digits, evaluate the result, write a report page and print its path.
 
-    Handwritten digits at random places, angles, sizes and colours; the network sees pairs of
-    drawings of one handwriting, and no label. Then the nearest neighbours of held-out handwriting
-    name the digit: by raw pixels, by the untrained network, by the trained one.
+    Handwritten digits are drawn at random positions, angles, sizes and colours. The network sees
+    pairs of drawings of the same handwriting, and no labels. Held-out handwriting is then
+    classified by nearest neighbours: of raw pixels, of the untrained and of the trained network.
 
     Args:
-        out: the folder for runs, each in its own; `chiaro-demo` unless given.
-        overrides: changes of the preset `demo`, as for `--set`.
+        out: folder for the runs of the demo; None is `chiaro-demo`.
+        overrides: changes to the preset `demo`, as for `--set`.
     """
     folder = _next_free(Path(out or "chiaro-demo"))
     settings = cs.engine.read_settings("demo", overrides)
     print(
-        "Handwritten digits at random places, angles, sizes and colours. A small network learns, "
-        "without\nlabels, which two drawings show the same handwriting: about two minutes on two "
-        "cores.",
+        "Training a small network without labels on handwritten digits at random positions, angles,"
+        "\nsizes and colours. This takes about two minutes on two cores.",
         flush=True,
     )
     measure = cs.engine.held_out(
@@ -46,14 +45,14 @@ def main(out: str | None = None, overrides: Sequence[str] = ()) -> None:
     opened = cs.engine.open_run(run)
     cs.embed(opened).save(run.embeddings("all"))
     results = cs.evaluate(opened, probes=["ridge"])
-    print(f"\nTrained in {seconds:.0f} s. Which digit is it? (held-out handwriting)\n")
+    print(f"\nTrained in {seconds:.0f} s. Accuracy on held-out handwriting:\n")
     print(cs.diagnostics.table(results))
     diagnosis = cs.diagnose(opened)
     page = cs.report(run, run.folder / "report.html")
-    print(f"\n{_learned(results)}\nDiagnosis: {diagnosis.verdict}")
+    print(f"\n{_learned(results)}\nDiagnosis: {_diagnosed(diagnosis)}")
     print(
-        "\nTry next: `chiaro train photos/` with a folder of your own images, or "
-        f"`chiaro diagnose {run.folder}`.\nrun: {run.folder}\nopen this page: {page}"
+        f"\nrun: {run.folder}\nnext: `chiaro train photos/` with a folder of your own images, or "
+        f"`chiaro diagnose {run.folder}`\nopen this page: {page}"
     )
 
 
@@ -62,13 +61,22 @@ def _learned(results: Mapping[str, Any]) -> str:
     rows = results["results"]
     name = lambda row: f"{100 * rows[row]['knn_20']:.0f} %"
     return (
-        f"Learned: neighbours in pixel space name {name('input')} of the digits, in the trained "
-        f"space {name('encoder')}."
+        f"Learned: nearest neighbours recognise {name('encoder')} of the digits, and "
+        f"{name('input')} in raw pixels."
     )
 
 
+def _diagnosed(diagnosis: cs.diagnostics.Diagnosis) -> str:
+    """Return the verdict, without the numbers that the table above already has."""
+    if diagnosis.state != "nothing found":
+        return diagnosis.verdict
+    notes = len(diagnosis.findings)
+    more = f", {notes} note{'s' * (notes != 1)}" if notes else ""
+    return f"no problem found by {len(diagnosis.checks)} checks{more}."
+
+
 def _next_free(folder: Path) -> Path:
-    """Return the first `run-N` that is not there yet, beside a run if `folder` is one itself."""
+    """Return the first free `run-N` in a folder, or beside it if it is a run itself."""
     if (folder / "settings.toml").is_file():
         folder = folder.parent
     taken = {path.name for path in folder.glob("run-*")}

@@ -44,7 +44,7 @@ def diagnose(
     second_view: Any = None,
     passing: Any = None,
 ) -> Any:
-    """Diagnose embeddings: what is wrong, if anything, and what to change.
+    """Diagnose embeddings: find problems, their likely causes, and what to change.
 
     Of a run it looks at 2,048 rows of its data and two views of each, and uses its settings and
     history; the diagnosis is also left in the run folder as `diagnosis.json`.

@@ -56,7 +56,7 @@ def test_pipes_devices_and_folders_are_refused_at_once(tmp_path):
     for path in (tmp_path / "pipe", "/dev/zero", tmp_path):
         with pytest.raises(InputError, match="not a regular file"):
             open_regular(path)
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="does not exist"):
         open_regular(tmp_path / "no")
     with pytest.raises(InputError, match="cannot be a file"):
         open_regular("a\0b")

@@ -161,7 +161,7 @@ def test_what_does_not_fit_is_a_sentence(arrays, sentence):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="does not exist"):
         read_arrays(tmp_path / "no.npz")
 
 

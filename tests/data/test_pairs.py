@@ -42,7 +42,7 @@ def test_pictures_from_files(tmp_path):
     assert data.ids.tolist() == [1, 3]
     assert len(data.skipped) == 2
     assert data.skipped[0].path.startswith("line 2: ")
-    assert "is not there" in data.skipped[1].reason
+    assert "does not exist" in data.skipped[1].reason
 
 
 @pytest.mark.parametrize("name", ["emo_captions.jsonl", "emo_captions.jsonl.gz"])

@@ -43,5 +43,5 @@ def test_damage_is_a_sentence(tmp_path, content, sentence):
 
 
 def test_missing(tmp_path):
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="does not exist"):
         read_text(tmp_path / "a.txt")

@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 
 
 WRONG = {
-    "missing data": (["data.source={0}/no.npz"], "no.npz` is not there", 2),
+    "missing data": (["data.source={0}/no.npz"], "no.npz` does not exist", 2),
     "torn data": (["data.source={0}/torn.npz"], "torn.npz", 2),
     "labels too few": (["data.source={0}/labels.npz"], "64 rows of `labels`|received 63", 2),
     "batch too large": (["batch=65"], "A batch of 65 needs at least as many samples; .* 64", 2),

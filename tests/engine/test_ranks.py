@@ -159,7 +159,7 @@ RANKS = """
         try:
             train(read_settings("simclr", [*sets, *here]), f"{folder}/half")
         except InputError as error:
-            assert "`nowhere.npz` is not there" in str(error), error
+            assert "`nowhere.npz` does not exist" in str(error), error
         else:
             raise SystemExit("one rank had no data, and nothing was raised")
         follow, seen = step._follow, []

@@ -290,7 +290,7 @@ BAD = {
     "network.projector=Projector(d_in=3)": "`network.projector`",
     "views.fresh=true": "`views.fresh` needs data that can draw views",
     "views.first=SimCLR(size=8)": "`SimCLR` needs",
-    "data.source=nowhere.npz": "`nowhere.npz` is not there",
+    "data.source=nowhere.npz": "`nowhere.npz` does not exist",
     "optimiser.lr=1e30": "Lower `optimiser.lr`",
     "device=foo": "`device` needs `auto` or one that is here: cpu.*; received `foo`",
     "device=cuda:99": "`device` needs `auto` or one that is here: cpu.*; received `cuda:99`",

@@ -14,10 +14,12 @@ from chiaroscuro.cli import main
 from chiaroscuro.engine import read_settings, train
 from chiaroscuro.errors import InputError
 from chiaroscuro.finetuning import Classifier, Finetuned, FinetuneSettings, finetune, layers_of
+from chiaroscuro.finetuning.comparing import ARMS
 from chiaroscuro.finetuning.layers import freeze_but_last, rate_groups
 from chiaroscuro.finetuning.supervised import Rows, Supervised, fit_labels
 from chiaroscuro.models import MLP, ResNet, ViT
 
+SMALL_VIEW = "SimCLR(size=8, strength=0.0, mean=(0.4, 0.4, 0.4), std=(0.2, 0.2, 0.2))"
 FEW = FinetuneSettings(steps=12, batch=16, fractions=(0.25, 1.0), seeds=2, lr=0.02)
 
 
@@ -157,7 +159,7 @@ def test_weights_pretrained_folders_and_modules_are_taken(run, tmp_path):
     assert len(finetune(own, arrays(), None, few).rows) == 3
     with pytest.raises(InputError, match="say which network they are for"):
         finetune(tmp_path / "w.safetensors", arrays(), None, few)
-    with pytest.raises(InputError, match=r"`nowhere` is not there"):
+    with pytest.raises(InputError, match=r"`nowhere` does not exist"):
         finetune("nowhere", arrays(), None, few)
 
 
@@ -190,6 +192,20 @@ def test_images_are_cropped_and_flipped(tmp_path):
     )
     seen = cs.parse(found.protocol["view"]).explicit()
     assert (seen.scale, seen.flip, seen.jitter, seen.mean) == ((0.08, 1.0), 0.5, 0.0, view.mean)
+
+
+@pytest.mark.parametrize("view", [SMALL_VIEW, cs.parse(SMALL_VIEW)], ids=["text", "object"])
+def test_held_out_images_get_the_size_of_the_view_that_is_given(view, tmp_path):
+    """A network of a file of weights brings none: it has to see both sides alike."""
+    rng, y = np.random.default_rng(0), np.arange(60) % 2
+    images = rng.integers(0, 60, (60, 12, 12, 3)) + 150 * y[:, None, None, None]
+    data = {"images": images.astype(np.uint8), "labels": y, "split": (np.arange(60) >= 40) * 1}
+    torch.save(MLP(192, d=4, depth=1).state_dict(), tmp_path / "w.pt")
+    few = FinetuneSettings(steps=30, fractions=(1.0,), seeds=1, lr=0.01)
+    found = finetune(
+        tmp_path / "w.pt", data, None, few, encoder="MLP(192, d=4, depth=1)", view=view
+    )
+    assert {row["arm"]: row["accuracy"] for row in found.rows} == dict.fromkeys(ARMS, 1.0)
 
 
 def made(rows):
@@ -306,3 +322,19 @@ def test_new_rows_are_scaled_and_tokenised_as_in_the_run(run, monkeypatch):
     )
     finetune(opened, arrays(n=30), None, FinetuneSettings(steps=1, fractions=(1.0,), seeds=1))
     assert 30 in seen
+
+
+@pytest.mark.extra("timm")
+def test_a_file_of_weights_of_timm_is_fine_tuned(tmp_path):
+    import timm
+
+    theirs = timm.create_model("test_vit").state_dict()
+    torch.save({"state_dict": {f"module.{k}": v for k, v in theirs.items()}}, tmp_path / "w.pth")
+    images = np.random.default_rng(0).integers(0, 255, (24, 12, 12, 3), np.uint8)
+    data = {"images": images, "labels": np.arange(24) % 2, "split": (np.arange(24) >= 16) * 1}
+    found = finetune(
+        tmp_path / "w.pth", data, None, FinetuneSettings(steps=1, fractions=(1.0,), seeds=1),
+        encoder="from_timm('test_vit', size=32)", view="SimCLR(size=32, strength=0.0)",
+    )  # fmt: skip
+    assert "0 missing" in found.protocol["weights"]
+    assert "resized (`module.pos_embed`)" in found.protocol["weights"]

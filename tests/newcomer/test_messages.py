@@ -29,7 +29,7 @@ def refused(capsys, *words):
 
 def test_01_the_report_of_a_run_that_is_not_there(capsys):
     err = refused(capsys, "report", "runs/nope")
-    assert "`runs/nope` is not there" in err
+    assert "`runs/nope` does not exist" in err
     assert "--out" not in err
 
 
@@ -55,6 +55,14 @@ def test_03_methods_are_cited_by_their_names(capsys, name):
 
 def test_04_an_option_that_is_a_setting(capsys):
     assert "`--set epochs=3`" in refused(capsys, "train", "simclr", "--epochs", "3")
+    assert "`--set batch=32`" in refused(capsys, "train", "digits", "--batch-size", "32")
+    assert "`--set optimiser.lr=0.1`" in refused(capsys, "train", "digits", "--learning-rate=0.1")
+    assert "Cosine(tau=0.1)" in refused(capsys, "train", "digits", "--temperature", "0.1")
+
+
+def test_an_option_that_is_nearly_right(capsys):
+    wrong = refused(capsys, "train", "table.csv", "--label", "species")
+    assert "did you mean `--labels`?" in wrong
 
 
 def test_05_doctor_says_where_data_are_looked_for(capsys, monkeypatch):
@@ -198,7 +206,8 @@ def test_a_column_of_words_may_be_the_label_and_is_named(capsys, tmp_path):
     words = [str(tmp_path / "t.csv"), "--set", "epochs=1", "--out"]
     err = typed(capsys, "train", *words, str(tmp_path / "one"))[2]
     assert (
-        "`colour` (2 values), `species` (2 values). If one is the label: `--labels species`" in err
+        "`colour` (2 values), `species` (2 values). If one is the label, add `--labels species`"
+        in err
     )
     assert "`chiaro evaluate`, which needs labels too" in err
     err = typed(capsys, "train", *words, str(tmp_path / "two"), "--labels", "species")[2]
@@ -215,7 +224,7 @@ def test_one_epoch_has_no_warm_up(tmp_path, monkeypatch):
     (tmp_path / "s.txt").write_text("".join(f"sentence number {at}\n" for at in range(40)))
     made = suggest(str(tmp_path / "s.txt"), 1.0, [])
     assert (made.settings.epochs, made.settings.schedule.warmup) == (1, 0)
-    assert made.reasons[-1].startswith("1 epoch takes about ")
+    assert made.reasons[-1].startswith("1 epoch, about ")
 
 
 def test_pairs_without_labels_are_evaluated_by_search(capsys, tmp_path):
@@ -232,7 +241,7 @@ def test_pairs_without_labels_are_evaluated_by_search(capsys, tmp_path):
     words = [str(tmp_path / "p.jsonl"), "--set", "epochs=1", "--out", str(tmp_path / "run")]
     status, out, err = typed(capsys, "train", *words)
     assert status == 0, err
-    assert "search by image and by text, beside chance" in out + err
+    assert "measure retrieval, next to chance" in out + err
     status, out, err = typed(capsys, "evaluate", str(tmp_path / "run"))
     assert status == 0, err
     assert "image to text" in out

@@ -126,7 +126,7 @@ def test_data_of_every_kind_train_embed_and_are_diagnosed(capsys, home, monkeypa
     monkeypatch.chdir(home)
     status, out, err = typed(capsys, f"chiaro train {data} --set epochs=1 saving.record=1")
     assert status == 0, err
-    assert f"taken as {ELEVEN[data]}:" in err
+    assert f"read as {ELEVEN[data]}:" in err
     run = out.removeprefix("run: ").strip()
     following = [line.strip().split("  ")[0] for line in err.splitlines() if "  chiaro " in line]
     assert following, err
@@ -259,9 +259,9 @@ def test_the_commands_of_the_readme_work_as_they_stand(capsys, home, monkeypatch
 
 WRONG = {
     "chiaro train table.csv": "--labels target",
-    "chiaro train phots/": "`phots/` is not there",
+    "chiaro train phots/": "`phots/` does not exist",
     "chiaro train photos/ --epochs 3": "--set epochs=3",
-    "chiaro report runs/nope": "`runs/nope` is not there",
+    "chiaro report runs/nope": "`runs/nope` does not exist",
     "chiaro evaluate runs/nope": "runs/nope",
     "chiaro diagnose nope.npy": "nope.npy",
     "chiaro train simclr --set epoch=3": "did you mean `epochs`?",

@@ -101,7 +101,7 @@ def open_regular(path: str | os.PathLike) -> BinaryIO:
         # without O_NONBLOCK, opening a pipe waits for its writer
         handle = os.open(path, _FLAGS)
     except FileNotFoundError:
-        raise InputError(f"`{path}` is not there.") from None
+        raise InputError(f"`{path}` does not exist.") from None
     except OSError as error:
         raise ChiaroError(f"`{path}` cannot be read: {error.strerror or error}.") from error
     except ValueError as error:  # a name with a zero byte

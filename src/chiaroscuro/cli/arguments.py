@@ -1,6 +1,8 @@
 """Every verb of the command line with its arguments, and the function that it calls."""
 
 import argparse
+import difflib
+import shlex
 from typing import Any, NoReturn
 
 from chiaroscuro import __version__
@@ -16,9 +18,23 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose errors are sentences of ours."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(
-            f"`{self.prog}`: {message}{_setting_hint(message)}; see `{self.prog} --help`."
-        )
+        hint = _setting_hint(message) or self._option_hint(message)
+        raise InputError(f"`{self.prog}`: {message}{hint}; see `{self.prog} --help`.")
+
+    def _option_hint(self, message: str) -> str:
+        """Return the nearest option of any command: `--label` may mean `--labels`."""
+        unknown = message.removeprefix("unrecognized arguments: ").split(" ")[0].partition("=")[0]
+        if not message.startswith("unrecognized arguments: --"):
+            return ""
+        verbs = [
+            verb
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for verb in action.choices.values()
+        ]
+        options = {option for verb in verbs for option in verb._option_string_actions}
+        close = difflib.get_close_matches(unknown, sorted(options), n=1, cutoff=0.7)
+        return f" (did you mean `{close[0]}`?)" if close else ""
 
 
 def _setting_hint(message: str) -> str:
@@ -27,16 +43,20 @@ def _setting_hint(message: str) -> str:
     if not message.startswith("unrecognized arguments: --") or not words:
         return ""
     key, _, value = words[0].removeprefix("--").partition("=")
+    from chiaroscuro.engine.records import OTHER_NAMES
     from chiaroscuro.engine.settings import Settings
 
     known = Settings().table()
     groups = {name: table for name, table in known.items() if isinstance(table, dict)}
-    paths = [key] if key in known and key not in groups else []
+    key = key.replace("-", "_")
+    paths = [OTHER_NAMES[key]] if key in OTHER_NAMES else []
+    paths += [key] if key in known and key not in groups else []
     paths += [f"{group}.{key}" for group, table in groups.items() if key in table]
     if not paths:
         return ""
     given = value or (words[1] if len(words) > 1 else "VALUE")
-    return f" (settings are changed with `--set {paths[0]}={given}`)"
+    change = paths[0] if "=" in paths[0] else f"{paths[0]}={given}"
+    return f" (settings are changed with `--set {shlex.quote(change)}`)"
 
 
 def build_parser() -> tuple[argparse.ArgumentParser, list[str]]:
@@ -164,7 +184,7 @@ def build_parser() -> tuple[argparse.ArgumentParser, list[str]]:
     evaluate = _verb(
         actions,
         "evaluate",
-        "Measure accuracy on held-out data, beside raw input and the untrained network",
+        "Measure accuracy on held-out data, next to raw input and the untrained network",
         diagnosing.evaluate,
     )
     evaluate.add_argument("subject", metavar="RUN|FILE.npz", help="run folder or embeddings file")
@@ -338,6 +358,12 @@ def build_parser() -> tuple[argparse.ArgumentParser, list[str]]:
         "--encoder",
         metavar="SPEC",
         help="network that a file of weights belongs to, such as ResNet(depth=18)",
+    )
+    finetune.add_argument(
+        "--view",
+        metavar="SPEC",
+        help="augmentation of the images, such as 'SimCLR(size=224, strength=0)', whose size the "
+        "held-out ones get too (default: crops and flips of the run's size)",
     )
     finetune.add_argument(
         "--partial",

@@ -207,7 +207,7 @@ def report(call: argparse.Namespace) -> int:
     out = call.out
     for subject in call.subjects:
         if not os.path.exists(subject):
-            raise InputError(f"`{subject}` is not there: no run, folder or file has that name.")
+            raise InputError(f"`{subject}` does not exist: no run, folder or file has that name.")
     if out is None:
         one = call.subjects[0]
         if len(call.subjects) > 1 or not os.path.isfile(os.path.join(one, "settings.toml")):

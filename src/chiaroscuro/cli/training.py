@@ -86,7 +86,9 @@ def _new(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
                 f"{error} Here: `chiaro train {shlex.quote(what)} --labels {labels}`."
             ) from None
         settings, said = suggestion.settings, list(suggestion.reasons)
-        said.append("Change any of it with `--set`; the settings are in the run folder.")
+        said.append(
+            "Change any setting with `--set`; `settings.toml` in the run folder has them all."
+        )
     else:
         if not is_settings:
             raise InputError(_unknown(what))
@@ -111,7 +113,7 @@ def _resumed(call: argparse.Namespace) -> tuple[Any, str, list[str]]:
     is_run = bool(call.what) and os.path.isfile(os.path.join(call.what, "settings.toml"))
     folder = call.out or (call.what if is_run else None)
     if folder is None and call.what and (os.sep in call.what or os.path.isdir(call.what)):
-        there = "has no `settings.toml`" if os.path.isdir(call.what) else "is not there"
+        there = "has no `settings.toml`" if os.path.isdir(call.what) else "does not exist"
         raise InputError(f"`chiaro train --resume` needs a run folder; `{call.what}` {there}.")
     if folder is None:
         raise InputError(
@@ -147,7 +149,7 @@ def _unknown(what: str) -> str:
     from chiaroscuro.engine.records import nearest
 
     if os.sep in what or "." in os.path.basename(what):
-        return f"`{what}` is not there: no file, folder or preset has that name."
+        return f"`{what}` does not exist: no file, folder or preset has that name."
     return (
         f"`{what}` is not a preset{nearest(what, presets())} Nor is it data: no file or folder has "
         "that name. See `chiaro preset list` and `chiaro data list`."
@@ -175,16 +177,16 @@ def _next_commands(run: Any) -> str:
     labelled = any("online_knn" in record for record in run.history().records)
     paired = bool(run.settings().get("network", {}).get("second_encoder"))
     judged = (
-        "search by image and by text, beside chance and the untrained network"
+        "measure retrieval, next to chance and the untrained network"
         if paired and not labelled
-        else "accuracy beside raw input and the untrained network"
+        else "measure accuracy, next to raw input and the untrained network"
     )
     evaluate = {f"chiaro evaluate {folder}": judged}
     lines = {
         **(evaluate if labelled or paired else {}),
-        f"chiaro diagnose {folder}": "what is wrong, if anything, and what to change",
-        f"chiaro report {folder}": "one page to look at",
-        f"chiaro embed {folder} --out {name}": "the embeddings, as plain arrays",
+        f"chiaro diagnose {folder}": "find problems, and what to change",
+        f"chiaro report {folder}": "write a report page",
+        f"chiaro embed {folder} --out {name}": "save the embeddings as arrays",
     }
     width = max(map(len, lines))
     return "\n".join(["next:", *(f"  {line:<{width}}  {says}" for line, says in lines.items())])

@@ -101,6 +101,7 @@ def finetune(call: argparse.Namespace) -> int:
         call.out,
         FinetuneSettings(**given),
         encoder=call.encoder,
+        view=call.view,
         partial=call.partial,
         progress=lambda line: print(line, file=sys.stderr, flush=True),
     )

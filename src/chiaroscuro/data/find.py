@@ -418,7 +418,7 @@ def _missing(text: str) -> str:
     if "/" in text or _ending(Path(text)) is not None:
         looked = ", ".join(f"`{path}`" for path in candidates)
         hint = "" if len(candidates) > 2 else f" `{VARIABLE}` may name a folder to look in."
-        return f"`{text}` is not there; looked for {looked}.{hint}"
+        return f"`{text}` does not exist; looked for {looked}.{hint}"
     names = list(dict.fromkeys([*_NAMED, *_local()]))
     close = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
     nearest = f"; did you mean `{close[0]}`?" if close else "."

@@ -53,7 +53,7 @@ def inside(path: Path, root: Path, outside: bool = False) -> Path:
     except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a circle
         raise InputError(f"`{str(path)[:80]!r}` cannot be a file: {error}") from None
     if not regular:
-        there = "is no regular file" if os.path.lexists(path) else "is not there"
+        there = "is no regular file" if os.path.lexists(path) else "does not exist"
         raise InputError(f"`{path}` {there}.")
     if not outside and not real.is_relative_to(home_of):
         raise InputError(

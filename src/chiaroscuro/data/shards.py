@@ -180,7 +180,7 @@ class Shard:
         try:
             status = os.stat(self.where)
         except FileNotFoundError:
-            raise InputError(f"`{self.where}` is not there.") from None
+            raise InputError(f"`{self.where}` does not exist.") from None
         except OSError as error:
             raise ChiaroError(f"`{self.where}` cannot be read: {error.strerror}.") from error
         return [os.path.abspath(self.where), status.st_size, status.st_mtime_ns]

@@ -112,7 +112,7 @@ def read_feather(
 ) -> Dataset:
     """Read a table from a feather or arrow file; see `read_csv` for the roles of columns."""
     path = Path(path)
-    need(path.is_file(), lambda: f"`{path}` is not there.")
+    need(path.is_file(), lambda: f"`{path}` does not exist.")
     arrow = bring("pyarrow", "Reading feather", PARQUET)
     feather = bring("pyarrow.feather", "Reading feather", PARQUET)
     try:
@@ -162,7 +162,7 @@ def read_parquet(
     for part in parts:
         need(
             part.is_remote or Path(part.where).is_file(),
-            lambda part=part: f"`{part.where}` is not there.",
+            lambda part=part: f"`{part.where}` does not exist.",
         )
     ask_together(parts)
     roles = roles_of(labels, drop, text, image, standardise)

@@ -81,7 +81,7 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
     chosen = [one.partition("=")[2].strip() for one in fixed if one.startswith("data.source=")]
     call, data = _opened(chosen[-1] if chosen else source)
     kind, why = kind_of(data)
-    reasons = [f"{len(data):,} rows, taken as {_NOUNS[kind]}: {why}.", *_categories(data)]
+    reasons = [f"{len(data):,} samples, read as {_NOUNS[kind]}: {why}.", *_categories(data)]
     data = _with_text_settings(data, fixed)
     if data.split is None:
         call = as_call(call, test=TEST)
@@ -89,11 +89,11 @@ def suggest(source: str, minutes: float | None = None, overrides: Iterable[str] 
         judged = data.labels is not None or {"images", "captions"} <= set(data.inputs)
         needs = "" if judged else ", which needs labels too"
         reasons.append(
-            f"{len(data.part('test')):,} rows are held out for `chiaro evaluate`{needs} "
+            f"{len(data.part('test')):,} samples are held out for `chiaro evaluate`{needs} "
             f"(test={TEST:g})."
         )
     else:
-        reasons.append(f"The data bring a split; {len(data.part('test')):,} rows are held out.")
+        reasons.append(f"The data have a split: {len(data.part('test')):,} samples are held out.")
     choices = [f"data.source={call}"]
     preset, more, said = _CHOOSE[kind](data)
     if preset != "demo":  # whose batch, warm-up and epochs suit its data
@@ -178,8 +178,8 @@ def _categories(data: Dataset) -> list[str]:
         return []
     listed = ", ".join(f"`{one}` ({n} values)" for one, n in columns.items())
     last = shlex.quote(next(reversed(columns)))
-    label = "" if data.labels is not None else f" If one is the label: `--labels {last}`."
-    return [f"Columns of words become one column for each value: {listed}.{label}"]
+    label = "" if data.labels is not None else f" If one is the label, add `--labels {last}`."
+    return [f"Text columns are one-hot encoded: {listed}.{label}"]
 
 
 def _unknown_shape(file: str, name: str, shape: tuple[int, ...]) -> str:
@@ -367,7 +367,7 @@ def _pairs(data: Dataset) -> tuple[str, list[str], str]:
         views = ["views.first=Rewrites()"]
         if several:  # the first text, and one of the others
             views = ["views.first=Rewrites(original=1)", "views.second=Rewrites(original=0)"]
-        said = f"a transformer over {over}; the texts of a row are each other's views"
+        said = f"a transformer over {over}; the two views are two texts of a sample"
         return "text", [*encoder, *views], said
     size, plain, other = _size_and_channels(data)
     more = [
@@ -395,11 +395,12 @@ def _epochs(
     most = most if minutes is None else 100 * EPOCHS
     epochs = int(min(most, max(1, budget // seconds)))
     about = duration(epochs * seconds)
-    end = f"{'1 epoch takes' if epochs == 1 else f'{epochs} epochs take'} about {about} here"
+    end = f"{epochs} epoch{'s' * (epochs != 1)}, about {about} on this machine"
     if seconds > budget:
-        return epochs, f"{end}, more than {budget / 60:g} min; a run has at least one epoch."
-    how = "" if minutes is None else f", within {minutes:g} min"
-    return epochs, f"{end}{how}; `--minutes` changes that."
+        return epochs, f"{end}: more than {budget / 60:g} min, but a run has at least one epoch."
+    if minutes is not None:
+        return epochs, f"{end} (`--minutes {minutes:g}`)."
+    return epochs, f"{end}; `--minutes` sets the time."
 
 
 def _step_seconds(settings: Settings, data: Dataset) -> float:

@@ -29,6 +29,7 @@ from chiaroscuro.display import html_table
 from chiaroscuro.engine import Networks, OpenRun, open_run, plain
 from chiaroscuro.engine.embedding import pass_through
 from chiaroscuro.engine.networks import dimension
+from chiaroscuro.engine.sample_transform import as_view
 from chiaroscuro.engine.settings import model_names
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.exporting import Pretrained, load_pretrained
@@ -221,8 +222,10 @@ def finetune(
             fine-tuned on the largest fraction with the first seed; None writes nothing.
         settings: fractions, seeds, steps, rates, layers.
         encoder: the network that a file of weights is for, or its text.
-        view: that labelled images are seen through while training; by default a random crop and a
-            flip [chen2020simclr, App. B.5] for images whose size is known, else none.
+        view: that labelled images are seen through while training, or its text; by default a random
+            crop and a flip [chen2020simclr, App. B.5] for images whose size is known, else none. A
+            network that brings no view of its own sees held-out images in the size and
+            normalisation of this one.
         scratch: makes the network with fresh weights; needed for a module that cannot be drawn
             again.
         partial: take weights that fit in part, as `load_weights` does.
@@ -232,7 +235,9 @@ def finetune(
     References:
         chen2020simclr, bao2022beit, clark2020electra
     """
-    source = _source(subject, encoder, partial)
+    source, view = _source(subject, encoder, partial), as_view(view)
+    if source.view is None:  # held-out images are brought to its size and normalisation too
+        source = dataclasses.replace(source, view=view)
     table = open_data(data)
     if source.origin is not None:  # scaled and tokenised as in training
         table = source.origin.as_trained(table)
@@ -397,7 +402,7 @@ def _source(subject: Any, encoder: Any, partial: bool) -> _Source:
         return _Source(net, None, str(subject), fitted=str(match))
     given = {} if encoder is None else {"encoder": encoder}
     if path and not os.path.exists(subject):
-        raise InputError(f"`{subject}` is not there: no run, folder or file has that name.")
+        raise InputError(f"`{subject}` does not exist: no run, folder or file has that name.")
     run = subject if isinstance(subject, OpenRun) and not given else open_run(subject, **given)
     return _Source(run.encoder, run.views[0], run.name, run)
 

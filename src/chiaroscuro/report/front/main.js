@@ -35,7 +35,7 @@ function header(links) {
 
 const NAMES = {
   compare: "Compare", verdict: "Verdict", map: "Map", training: "Training", geometry: "Geometry",
-  graph: "Graph", views: "Views", labs: "Labs", made: "Made",
+  graph: "Graph", views: "Views", labs: "Labs", made: "Settings",
 };
 
 function reportPage() {
