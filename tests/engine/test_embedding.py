@@ -24,6 +24,7 @@ from chiaroscuro.engine import (
     train,
     watch,
 )
+from chiaroscuro.errors import InputError
 
 # with strength 0 a view is random in nothing, so that training has seen exactly this
 VIEW = "SimCLR(size=16, strength=0.0, mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3))"
@@ -168,3 +169,12 @@ def test_a_pretrained_control_is_called_so(tmp_path, monkeypatch, pretrained):
     assert facts["untrained"] == f"before training ({kind})"
     assert facts["trained_on.rows"] == "4"
     assert "trained_on.test_rows" not in facts
+
+
+def test_samples_that_an_encoder_does_not_take_are_a_sentence():
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten())
+    images = np.zeros((5, 8, 8, 2), np.uint8)
+    with pytest.raises(
+        InputError, match=r"`Sequential` needs .* \(5, 2, 8, 8\) in float32; it rai"
+    ):
+        embed(net, {"images": images})

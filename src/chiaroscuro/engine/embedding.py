@@ -19,7 +19,7 @@ from chiaroscuro.artifacts import Embeddings, Run
 from chiaroscuro.data import SECOND, Dataset, open_data
 from chiaroscuro.engine.batches import ViewPair, as_view, plain, text_tokens
 from chiaroscuro.engine.distributed import gather_rows, opened_by_ranks, rank, world_size
-from chiaroscuro.engine.networks import Networks, evaluating
+from chiaroscuro.engine.networks import Networks, evaluating, taking
 from chiaroscuro.engine.opening import OpenRun, open_run
 from chiaroscuro.engine.records import between, one_of
 from chiaroscuro.engine.settings import ViewSettings
@@ -267,6 +267,9 @@ def embedder(
     device = home if passing is None else device_of(passing.device)
     half = half_type(passing, device)
     samples, ours = _Plain(data, side, views[side]), isinstance(networks, Networks)
+    encoder = networks
+    if isinstance(networks, Networks) and len(networks.encoders) == 1:
+        encoder = networks.encoders[0]  # named in messages
 
     def embedded(batches: range) -> Iterator[tuple[Tensor, Tensor | None]]:
         workers = 0 if passing is None else passing.workers
@@ -278,7 +281,8 @@ def embedder(
         for x in stream:
             with torch.no_grad(), torch.autocast(device.type, half, enabled=half is not None):
                 x = x.to(device, non_blocking=True)
-                h = networks.encode(x, side) if ours else networks(x)  # type: ignore[operator]
+                with taking(encoder, x):
+                    h = networks.encode(x, side) if ours else networks(x)  # type: ignore[operator]
                 need(
                     isinstance(h, Tensor) and h.ndim == 2 and len(h) == len(x),
                     lambda x=x: (

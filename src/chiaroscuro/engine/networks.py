@@ -299,9 +299,10 @@ def taking(module: nn.Module, *inputs: Any) -> Iterator[None]:
     """
     try:
         yield
-    except ChiaroError:
+    except (ChiaroError, torch.OutOfMemoryError):
         raise
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
+        name = getattr(module, "origin", None) or type(module).__name__
         came = " and ".join(
             f"{tuple(x.shape)} in {str(x.dtype).removeprefix('torch.')}"
             if isinstance(x, Tensor)
@@ -310,8 +311,8 @@ def taking(module: nn.Module, *inputs: Any) -> Iterator[None]:
         )
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise InputError(
-            f"`{type(module).__name__}` needs to take samples as the data and views give them, "
-            f"{came}; it raised {type(error).__name__}: {reason}."
+            f"`{name}` needs to take samples as the data and views give them, {came}; it "
+            f"raised {type(error).__name__}: {reason}."
         ) from error
 
 
