@@ -3,8 +3,12 @@
 The networks have no batch norm, which would amplify rounding at 8 samples; `test_ranks` has it.
 """
 
+import fnmatch
+import itertools
 import json
+import re
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,7 +43,11 @@ METHODS = {
         *(ANY_SIZE, TWO, HEAD, "network.second_encoder=", "views.second="),
         "optimiser.lr=0.0005",
     ],
-    "simclr": [  # on triples
+    "simclr": [ANY_SIZE, TWO, HEAD],
+    "simclr with groups": [
+        *(ANY_SIZE, TWO, HEAD, "objective=Grouped(InfoNCE())", "data.source={folder}/groups.npz"),
+    ],
+    "simclr on triples": [
         "network.encoder=MLP(d_in=5, d=8, depth=2, width=8)",
         "network.projector=Projector(d=4, depth=1, last='none')",
         "views.first=",
@@ -47,7 +55,16 @@ METHODS = {
         "data.source={folder}/triples.npz",
     ],
     "matryoshka": [ANY_SIZE, TWO, HEAD, "objective=Matryoshka(InfoNCE(), (2, 3, 4))"],
+    "debiased": [ANY_SIZE, TWO, HEAD],
     "hard-negatives": [ANY_SIZE, TWO, HEAD],
+    "kernel-infonce-sum": [ANY_SIZE, TWO, HEAD],
+    "supcon": [ANY_SIZE, TWO, HEAD, "data.source={folder}/groups.npz"],
+    "directclr": [ANY_SIZE, TWO, "objective=OnDims(InfoNCE(), 0, 5)"],
+    "moco": [ANY_SIZE, TWO, HEAD, "network.queue=20"],
+    "byol": [ANY_SIZE, TWO, HEAD, PREDICTOR],
+    "vicreg": [ANY_SIZE, TWO, HEAD],
+    "barlow-twins": [ANY_SIZE, TWO, HEAD, "optimiser.lr=0.0005"],  # large gradients, as above
+    "clip": [ANY_SIZE, TWO, HEAD, "network.second_encoder=", "views.second="],
 }
 RANKS = """
     import json, sys
@@ -55,7 +72,7 @@ RANKS = """
     folder, methods = sys.argv[1], json.load(open(sys.argv[1] + "/methods.json"))
     with joined_ranks():
         for name, sets in methods.items():
-            train(read_settings(name, sets), f"{folder}/two-{name}")
+            train(read_settings(name.split()[0], sets), f"{folder}/two-{name}")
 """
 
 
@@ -69,6 +86,8 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("methods")
     images = np.random.default_rng(0).integers(0, 255, (24, 8, 8, 3), np.uint8)
     np.savez(folder / "x.npz", images=images)
+    groups = np.arange(24) % 5
+    np.savez(folder / "groups.npz", images=images, groups=groups, labels=groups // 2)
     source = f"data.source={folder / 'x.npz'}"
     # rates at which rounding stays rounding: a large step amplifies it
     gentle = ["optimiser.name=sgd", "optimiser.lr=0.02", "optimiser.weight_decay=0"]
@@ -89,7 +108,7 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("name", METHODS)
 def test_two_ranks_are_one_batch_and_a_resumed_run_has_the_same_bits(runs, name):
     folder, sets = runs
-    settings = read_settings(name, sets[name])
+    settings = read_settings(name.split()[0], sets[name])
     run = train(settings, folder / f"one-{name}")
     one, two = checkpoint(run.folder), checkpoint(folder / f"two-{name}")
     assert one.step == two.step == 6
@@ -108,13 +127,21 @@ def test_two_ranks_are_one_batch_and_a_resumed_run_has_the_same_bits(runs, name)
         assert array.tobytes() == again.arrays[key].tobytes(), key
 
 
-def test_every_method_has_a_preset_with_its_sources():
+def test_every_method_of_the_guide_is_here_and_has_a_preset_with_its_sources():
     from chiaroscuro.engine import preset_text
 
-    for name in METHODS:
-        text = preset_text(name)
-        assert "20" in text.splitlines()[1], name
-        assert text.startswith("# ")
+    table = (Path(__file__).parents[2] / "docs/guide/methods.md").read_text().split("|---")[-1]
+    rows = [line.split(" | ")[4] for line in table.splitlines() if line.startswith("| ")]
+    assert len(rows) == 18
+    tested = {name.split()[0] for name in METHODS}
+    for presets in rows:
+        first = presets.split("`")[1]
+        assert first in tested or any(fnmatch.fnmatch(name, first) for name in tested), presets
+    for name in tested:
+        header = itertools.takewhile(
+            lambda line: line.startswith("#"), preset_text(name).split("\n")
+        )
+        assert re.search(r"\b20\d\d\b", "".join(header)), name
 
 
 def test_the_centre_of_dino_moves_once_a_step():
