@@ -161,7 +161,7 @@ def test_the_metric_that_names_more_is_said_as_such():
     h = np.random.default_rng(0).normal(size=(300, 4))
     h *= ((1 + 4 * y) / np.linalg.norm(h, axis=1))[:, None]
     sure = finding(diagnose({"h": h, "labels": y}), "euclidean_neighbours").confidence
-    assert "Euclidean neighbours name" in sure
+    assert "Euclidean neighbours predict" in sure
     assert "by cosine" in sure
 
 
@@ -177,7 +177,7 @@ def test_a_class_that_fell_onto_another_is_named_by_what_it_takes():
     assert (first.name, first.severity) == ("class_collapse", "warning")
     takes = found.measures["class_tightest_takes"]
     assert takes > 0.03 > found.measures["class_typical_takes"]
-    assert f"{takes:.1%} of the rows of other classes are named by it" in first.evidence
+    assert f"{takes:.1%} of the rows of other classes are assigned to it" in first.evidence
     # the cure, by hand: neighbours of the other classes among themselves
     rest = y != 2
     votes = cs.diagnostics.knn_leave_one_out(h[rest], y[rest])
@@ -244,7 +244,7 @@ def test_neighbours_are_of_cosines_and_it_is_said():
     circle = np.array([1.0, 4.0, 2.0, 8.0])[y] * np.stack([np.cos(angle), np.sin(angle)])
     h = np.c_[circle.T, 0.01 * draw.normal(size=(N, 2))]
     one = finding(diagnose({"h": h, "labels": y}), "euclidean_neighbours")
-    assert "cosine neighbours name" in one.evidence
+    assert "cosine neighbours predict" in one.evidence
     assert one.cost.after > 0.9 > 0.5 > one.cost.before
 
 

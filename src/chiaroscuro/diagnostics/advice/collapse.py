@@ -22,6 +22,8 @@ THIN, STRUCTURE = 0.05, 0.05
 coordinates shuffled, where it holds little but noise."""
 TELLING = 0.25
 """Share of the labels above chance that neighbours in noise do not name."""
+MOST_POINTS = 20
+"""Points onto which rows may be said to have collapsed."""
 CLIFF = 10.0
 """Factor between two neighbouring singular values that no smooth spectrum has: healthy ones stay
 below 2, the edge between the classes and the rest included."""
@@ -35,8 +37,9 @@ STEEP = 0.1
 """Share of the dimensions, as rank of the variances, below which the spectrum is steep."""
 SUNK = 3.0
 """Rank of the variances, in any dimension, below which all but a few directions are drowned."""
-FEW = 0.1
-"""Share of the directions before a cliff, from which on it is a cause and no symptom."""
+FEW, TIED = 0.15, 0.9
+"""Share of the directions before a cliff, from which on it is a warning whatever half of them lose;
+and share of the dimensions that others determine, where it is a cause and no symptom."""
 EVENED = 0.04
 """Share of labels that scaling the directions alike regains, from which on it is worth a word."""
 HALF = 0.03
@@ -90,7 +93,11 @@ def full_collapse(facts: Facts) -> Finding | None:
             evidence=(
                 f"the mean cosine of distinct rows of {space} is {cosine:.4f} (1 is collapsed), "
                 f"their spread around the mean {spread:.2g} of its length"
-                + (f", and centred neighbours name {centred.after:.1%}" if lost and centred else "")
+                + (
+                    f", and centred neighbours predict {centred.after:.1%}"
+                    if lost and centred
+                    else ""
+                )
                 + (
                     f"; inside the cone neighbours are {structure:.1%} nearer than in noise of the "
                     "same spectrum"
@@ -98,12 +105,12 @@ def full_collapse(facts: Facts) -> Finding | None:
                     else ""
                 )
             ),
-            cause="all samples are mapped to one point, or to a cone with nothing left inside it",
+            cause="all samples are mapped to one point, or to a cone without any structure",
             advice=(
-                "look for what drove them there (pairs, views, temperature, learning rate), and "
+                "look for the cause (pairs, views, temperature, learning rate), and "
                 "standardise the projector's output"
                 if facts.training
-                else "embed again: nothing can be regained from these rows"
+                else "embed again: these rows cannot be repaired"
             ),
             settings={} if projector is None else {"network.projector": projector},
             expect=f"mean cosine of {space} below 0.6",
@@ -121,11 +128,11 @@ def full_collapse(facts: Facts) -> Finding | None:
 
 
 def point_collapse(facts: Facts) -> Finding | None:
-    """Nine of ten rows lie at a few points, with nothing in between."""
-    points = facts.get("points", 0)
+    """Nine of ten rows lie at a few points, with nothing in between, or half of the rows do."""
+    points, share = facts.get("points", 0), facts.get("points_share", 0.9)
     if not points or not facts.contrastive or facts.main("d", 9) < 4:
         return None
-    if points > min(20, facts.main("n", 400) // 20):
+    if points > min(MOST_POINTS, facts.main("n", 400) // 20):
         return None
     if 0 < facts.get("points_if_normal", 0) < 2 * points:
         return None  # few directions, and no points in them
@@ -138,7 +145,7 @@ def point_collapse(facts: Facts) -> Finding | None:
         name="point_collapse",
         severity=severity,
         evidence=(
-            f"90 % of the rows lie within a fifth of the spread of {points} points"
+            f"{100 * share:.0f} % of the rows lie within a fifth of the spread of {points} points"
             + ("" if lost is None else f"; these points can tell {purity:.1%} of the labels")
         ),
         cause=(
@@ -176,11 +183,11 @@ def class_collapse(facts: Facts) -> Finding | None:
             + (
                 ""
                 if own is None
-                else f", and neighbours name {own:.1%} of them ({all_of:.1%} of all)"
+                else f", and neighbours predict {own:.1%} of them ({all_of:.1%} of all)"
             )
             + (
-                f"; {takes:.1%} of the rows of other classes are named by it ({typical:.1%} by a "
-                "typical class)"
+                f"; {takes:.1%} of the rows of other classes are assigned to it ({typical:.1%} "
+                "to a typical class)"
                 if taking
                 else ""
             )
@@ -209,8 +216,7 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
         return None
     rank = facts.get("effective_rank_without_far", facts.main("effective_rank", 0.0))
     room, fall, at = facts["fall_room"], facts["fall"], facts["fall_at"]
-    # one direction less than dimensions is no loss: logits and layer norms leave one out
-    falls = fall >= CLIFF and at <= min(0.95 * room, room - 2)
+    falls = _falls(facts)
     thin = rank < NARROW * room
     even = facts.cost("even")
     power = facts.get("power_rank", rank)
@@ -223,7 +229,8 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
     halves = facts.get("half_rank_costs")
     # a spectrum that falls is no fault by itself: many good features gain a little by evening it
     severity = graded(even, built=not sunk) if steep and grave else "note"
-    few = falls and at <= FEW * room
+    tight = bottleneck(facts)
+    few = tight and at <= FEW * room
     if falls and severity == "note":
         if halves is None:
             severity = "warning" if at <= 0.5 * room else "note"
@@ -235,7 +242,7 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
         evidence=(
             f"the effective rank is {rank:.1f} of {room}"
             + (
-                f"; the spectrum falls by a factor {min(fall, 1e9):.3g} after direction {at}"
+                f"; the spectrum falls by a factor of {min(fall, 1e9):,.0f} after direction {at}"
                 if falls
                 else ""
             )
@@ -246,7 +253,7 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
             )
         ),
         cause=(
-            "the directions beyond are lost or drowned: strong views or a linear projector, a "
+            "the other directions are lost or dominated: strong views, a linear projector, a "
             "bottleneck, or features of few classes"
         ),
         advice=_room(facts, steep, at if falls else None),
@@ -263,18 +270,38 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
                 (
                     *("common_offset", "mixed_encoders", "dominating_direction", "label_noise"),
                     *("duplicated_samples", "mixed_scales"),
-                    # so many points span one direction less, and are then the cause
-                    *(("point_collapse",) if at >= facts.get("points", 0) else ()),
+                    # a few points span one direction less, and are then the cause
+                    *(("point_collapse",) if facts.get("points", 0) > at + 1 else ()),
                 )
-                if few
+                if tight
                 else ("label_noise",)
                 if sunk
                 else ()
             ),
         ),
         cost=even if steep else None,
-        symptom=not few,
+        symptom=not tight,
     )
+
+
+def _falls(facts: Facts) -> bool:
+    """Whether the spectrum has a cliff.
+
+    One direction less than dimensions is no loss: logits and layer norms leave one out.
+    """
+    room = facts.get("fall_room", 0)
+    return facts.get("fall", 1.0) >= CLIFF and facts["fall_at"] <= min(0.95 * room, room - 2)
+
+
+def bottleneck(facts: Facts) -> bool:
+    """Whether all dimensions lie in half as many directions, and do not merely repeat each other.
+
+    Of dimensions that were appended to others only these are determined by the rest.
+    """
+    if not _falls(facts) or facts["fall_at"] > 0.5 * facts["fall_room"]:
+        return False
+    distinct = facts.get("distinct_dimensions", facts.main("d", 0))
+    return bool(facts.get("tied_dimensions", 0.0) >= TIED and distinct > 2 * facts["fall_at"])
 
 
 def _room(facts: Facts, steep: bool, at: int | None) -> str:
@@ -321,7 +348,7 @@ def dead_dimensions(facts: Facts) -> Finding | None:
             f"{constant} of {d} dimensions are constant"
             + (f" and {faint} vary less than a tenth of the widest" if faint else "")
         ),
-        cause="units that are zero for every sample get no gradient and stay so; relu features "
+        cause="units that are zero for every sample get no gradient and stay zero; relu features "
         "always have some",
         advice=(
             "let a batch norm precede the last relu, start its bias at 0, and lower the learning "
@@ -331,7 +358,7 @@ def dead_dimensions(facts: Facts) -> Finding | None:
             if graded(cost) != "note"
             else "nothing: neighbours are the same without these dimensions"
             if cost is None or cost.right
-            else "nothing, unless they were meant to tell something"
+            else "nothing, unless these dimensions were meant to carry information"
         ),
         line="h = (h - h.mean(axis=0)) / np.where(h.std(axis=0) > 0, h.std(axis=0), 1)"
         if graded(cost) != "note"

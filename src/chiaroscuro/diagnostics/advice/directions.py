@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chiaroscuro.diagnostics.advice.collapse import bottleneck
 from chiaroscuro.diagnostics.advice.finding import COSTLY, Facts, Finding, graded
 
 __all__ = [
@@ -84,7 +85,7 @@ def dominating_direction(facts: Facts) -> Finding | None:
             f"{100 * top:.1f} % of the variance and is {ahead:.1f} times as long as the second"
             + ("" if k == 1 else f"; without the first {k} neighbours are best")
         ),
-        cause="a nuisance such as length, brightness or frequency, or one unit that ran away",
+        cause="a nuisance such as length, brightness or frequency, or one unit of large outputs",
         advice="project that direction out before comparing rows"
         if k == 1
         else f"project the first {k} directions out before comparing rows",
@@ -123,7 +124,7 @@ def uneven_dimensions(facts: Facts) -> Finding | None:
             f"the widest dimension spreads {facts.get('spread_ratio', 1.0):.1f} times as far as a "
             "typical one"
         ),
-        cause="columns in units of their own, or units of a network that ran away",
+        cause="columns with different units, or units of a network with very large outputs",
         advice="standardise the columns before comparing rows",
         line="h = (h - h.mean(axis=0)) / np.where(h.std(axis=0) > 0, h.std(axis=0), 1)",
         expect="columns of like spread",
@@ -139,7 +140,7 @@ def repeated_dimensions(facts: Facts) -> Finding | None:
     again, dependent = facts.get("repeated_dimensions", 0), facts.get("dependent_dimensions", 0)
     if not again and not dependent:
         return None
-    if facts.kind not in ("embedding", "table") or facts.get("points", 0):
+    if facts.kind not in ("embedding", "table") or facts.get("points", 0) or bottleneck(facts):
         return None
     cost = facts.cost("distinct") if again else facts.cost("even")
     d = facts.main("d", 0)
@@ -151,9 +152,9 @@ def repeated_dimensions(facts: Facts) -> Finding | None:
             if again
             else f"{dependent} of {d} dimensions are sums of the others"
         ),
-        cause="outputs were concatenated twice, or units learnt the same: what they say counts "
+        cause="outputs were concatenated twice, or units learned the same: what they encode counts "
         "as often as they occur",
-        advice="keep one of each" if again else "scale the principal directions alike",
+        advice="keep one of each" if again else "give the principal directions equal scale",
         line=(
             "C = np.abs(np.corrcoef(h.T)) > 0.98; h = h[:, ~np.triu(C, 1).any(axis=0)]"
             if again

@@ -23,12 +23,12 @@ mean, and principal directions spread unevenly, without anything being wrong."""
 
 _PARTS = ("of", "before", "after", "gain", "low", "high", "n")
 _NAMES = {
-    "knn_accuracy": "cosine neighbours name {after:.1%} of the labels instead of {before:.1%}",
+    "knn_accuracy": "cosine neighbours predict {after:.1%} of the labels instead of {before:.1%}",
     "knn_accuracy_euclidean": (
-        "Euclidean neighbours name {after:.1%} of the labels instead of {before:.1%}"
+        "Euclidean neighbours predict {after:.1%} of the labels instead of {before:.1%}"
     ),
     "knn_accuracy_of_metrics": (
-        "Euclidean neighbours name {after:.1%} of the labels, instead of {before:.1%} by cosine"
+        "Euclidean neighbours predict {after:.1%} of the labels, instead of {before:.1%} by cosine"
     ),
     "recall_1": "the partner is nearest by cosine for {after:.1%} of the rows instead of "
     "{before:.1%}",

@@ -78,21 +78,21 @@ def at_chance(facts: Facts) -> Finding | None:
     structured = facts.get("structure", 0.0) >= STRUCTURE
     if told:
         cause = (
-            f"the labels are there (a linear probe or Euclidean neighbours name {best:.1%}), but "
-            "cosines do not see them: other directions drown them"
+            f"the labels are there (a linear probe or Euclidean neighbours predict {best:.1%}), "
+            "but cosines do not see them: other directions dominate"
         )
     elif structured:
         cause = (
-            "the rows have structure that has nothing to do with these labels: labels are in "
-            "another order than rows, belong to another file, or are not what the encoder learnt"
+            "the rows have structure that has nothing to do with these labels: labels are out of "
+            "order, belong to another file, or are not what the encoder learned"
         )
     else:
-        cause = "the rows look like noise: nothing was learnt, or the array was never filled"
+        cause = "the rows look like noise: nothing was learned, or the array was never filled"
     return Finding(
         name="at_chance",
         severity="warning" if told else "critical",
         evidence=(
-            f"neighbours name {knn:.1%} of the labels and {chance:.1%} with shuffled labels "
+            f"neighbours predict {knn:.1%} of the labels and {chance:.1%} with shuffled labels "
             f"(95 % interval of the difference {100 * (above - 1.96 * error):+.1f} to "
             f"{100 * (above + 1.96 * error):+.1f} points)"
         ),
@@ -131,7 +131,7 @@ def _below(facts: Facts, cure: str, name: str, what: str, cause: str) -> Finding
         name=name,
         severity="warning" if -cost.high > BEHIND else "note",
         evidence=(
-            f"neighbours name {cost.after:.1%} of the labels from h and {cost.before:.1%} from "
+            f"neighbours predict {cost.after:.1%} of the labels from h and {cost.before:.1%} from "
             f"{what} ({100 * cost.gain:+.1f} points, 95 % interval {100 * cost.low:+.1f} to "
             f"{100 * cost.high:+.1f})"
         ),
@@ -154,7 +154,7 @@ def below_untrained(facts: Facts) -> Finding | None:
         "untrained",
         "below_untrained",
         "the untrained network",
-        "training removed what tells the classes apart",
+        "training removed what distinguishes the classes",
     )
 
 
@@ -165,7 +165,7 @@ def below_raw_input(facts: Facts) -> Finding | None:
         "input",
         "below_raw_input",
         "the raw input",
-        "the encoder loses what the input tells of these labels",
+        "the encoder loses what the input says about these labels",
     )
 
 
@@ -194,7 +194,7 @@ def label_noise(facts: Facts) -> Finding | None:
         name="label_noise",
         severity="critical" if low >= 0.3 else "warning",
         evidence=(
-            f"where neighbours agree most, {share:.1%} of the labels are others (95 % interval "
+            f"where neighbours agree most, {share:.1%} of the labels differ (95 % interval "
             f"{max(low, 0):.1%} to {high:.1%})"
             + (
                 f"; {strange:.0%} of the other classes lie nearer than the one that the label "
@@ -265,19 +265,20 @@ def leaked_label(facts: Facts) -> Finding | None:
                 else ""
             )
             + (
-                f"; {facts['code_dimensions']} of {d} dimensions name {facts['code_alone']:.1%} of "
-                f"the labels by themselves, the others {facts['code_others']:.1%}, and these share "
-                "nothing else with those"
+                f"; {facts['code_dimensions']} of {d} dimensions predict {facts['code_alone']:.1%} "
+                f"of the labels by themselves, the others {facts['code_others']:.1%}, and they "
+                "share nothing else"
                 if code
                 else ""
             )
             + (
-                f"; without it neighbours name {without.after:.1%} instead of {without.before:.1%}"
+                f"; without it neighbours predict {without.after:.1%} instead of "
+                f"{without.before:.1%}"
                 if without is not None
                 else ""
             )
         ),
-        cause="the label reached the input of the encoder, or was appended to its output",
+        cause="the label leaked into the input of the encoder, or was appended to its output",
         advice="look for the label in the input; leave "
         + ("these dimensions" if code and not one else "that direction")
         + " out before you evaluate",
@@ -364,10 +365,10 @@ def euclidean_neighbours(facts: Facts) -> Finding | None:
         name="euclidean_neighbours",
         severity="warning" if blind else "note",
         evidence=(
-            f"cosine neighbours name {cost.before:.1%} of the labels, Euclidean ones "
+            f"cosine neighbours predict {cost.before:.1%} of the labels, Euclidean ones "
             f"{cost.after:.1%}"
         ),
-        cause="lengths or the mean carry what tells the classes apart; every accuracy here is of "
+        cause="lengths or the mean carry what distinguishes the classes; every accuracy here is of "
         "cosines unless it says otherwise",
         advice="compare these rows by Euclidean distance, or standardise them first",
         expect="both alike",

@@ -33,7 +33,7 @@ def false_negatives(facts: Facts) -> Finding | None:
             f"{100 * mass:.1f} % of the repulsion and {100 * hardest:.1f} % of the "
             "hardest places"
         ),
-        cause="samples that should be alike are pushed apart",
+        cause="samples that should be similar are pushed apart",
         advice=(
             "take positives by label, if labels may be used (SupCon), or one sample of each source "
             "in a batch"

@@ -163,7 +163,7 @@ def strong_views(facts: Facts) -> Finding | None:
             f"{facts.get('pair_alignment_shuffled', 0.0):.3f}; no other row is nearer to be the "
             "partner" + ("" if before is None else f"; untrained {100 * before:.1f} %")
         ),
-        cause="the views remove most of what tells samples apart",
+        cause="the views remove most of what distinguishes samples",
         advice=f"weaken the augmentations, to {weaker:g} of their strength at first"
         if facts.training
         else "compare what the two sides share; pairs of other views say more",
@@ -196,7 +196,7 @@ def weak_views(facts: Facts) -> Finding | None:
             f"alignment is {positive:.2g}, {100 * positive / stranger:.2f} % of what shuffled "
             f"pairs have ({stranger:.3f})"
         ),
-        cause="the two views are nearly the same, so that there is nothing to be invariant to",
+        cause="the two views are nearly the same, so there is nothing to learn to be invariant to",
         advice=f"strengthen the augmentations, about {factor:.0f} times"
         if facts.training
         else "nothing, unless these were meant to be different views of a sample",
@@ -222,8 +222,8 @@ def modality_gap(facts: Facts) -> Finding | None:
         severity=severity,
         evidence=f"the means of the two sides are {gap:.2f} times as far apart as rows of one side "
         "are spread, on the sphere",
-        cause="each side keeps the cone it began in: two encoders, two modalities",
-        advice="subtract from each side its own mean",
+        cause="each side stays in the cone where it started: two encoders, two modalities",
+        advice="subtract its own mean from each side",
         line="h1 = h1 - h1.mean(axis=0); h2 = h2 - h2.mean(axis=0)",
         expect="means of both sides together",
         paper="liang2022gap",

@@ -70,7 +70,7 @@ def duplicated_samples(facts: Facts) -> Finding | None:
     same = "equal another, bit for bit" if whole else "point exactly where another does"
     equal = f"{exact:,} of {n:,} rows ({100 * exact / n:.3g} %) {same}"
     votes = (
-        f"neighbours name {single.before:.1%} of the labels with twins and {single.after:.1%} "
+        f"neighbours predict {single.before:.1%} of the labels with twins and {single.after:.1%} "
         "without"
         if single is not None
         else ""

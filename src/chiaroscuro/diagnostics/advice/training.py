@@ -61,7 +61,11 @@ def untrained_model(facts: Facts) -> Finding | None:
         severity="critical",
         evidence=(
             f"h agrees with the untrained network's to {agreement:.4f} (linear CKA; 1 is the same)"
-            + ("" if gain is None else f", and its neighbours name {100 * gain:+.1f} % more labels")
+            + (
+                ""
+                if gain is None
+                else f", and its neighbours predict {100 * gain:+.1f} % more labels"
+            )
         ),
         cause="weights were not loaded, or training made no steps",
         advice="check which checkpoint was loaded; train longer, at a learning rate at which the "
@@ -278,8 +282,8 @@ def class_blind(facts: Facts) -> Finding | None:
         severity="warning",
         evidence=(
             f"a positive is nearer than {100 * facts['pair_nearer']:.1f} % of the other samples"
-            f"; yet neighbours name {cost.after:.1%} of the labels, and {cost.before:.1%} from the "
-            "raw input or the untrained network"
+            f"; yet neighbours predict {cost.after:.1%} of the labels, and {cost.before:.1%} from "
+            "the raw input or the untrained network"
             + (
                 f"; of the hardest negatives {hardest:.1%} are of the same class"
                 if hardest is not None
