@@ -190,6 +190,30 @@ def test_rows_along_one_direction_are_no_points():
     assert "point_collapse" in grave(points)
 
 
+def test_half_of_the_rows_at_a_few_points_are_a_collapse_and_rows_near_the_mean_are_not():
+    h, y, draw = rows()
+    some = draw.permutation(N)[:280]
+    h[some] = h[draw.choice(N, 4)][draw.integers(0, 4, 280)] + 0.01 * draw.normal(size=(280, D))
+    found = diagnose({"h": h, "labels": y})
+    assert found.measures["points"] <= 4
+    assert "50 % of the rows" in finding(found, "point_collapse").evidence
+    long = rows()[0] * np.exp(1.5 * draw.normal(size=(N, 1)))
+    assert "point_collapse" not in named(diagnose({"h": long, "labels": y}))
+
+
+def test_dimensions_in_few_directions_are_told_from_dimensions_that_repeat():
+    h, y, draw = rows(d=20)
+    low = h[:, :6] @ draw.normal(size=(6, 40))
+    found = diagnose({"h": low, "labels": y})
+    assert found.measures["tied_dimensions"] == 1
+    assert named(found)[0] == "dimensional_collapse"
+    assert "repeated_dimensions" not in named(found)
+    again = diagnose({"h": np.c_[h, h[:, :2] @ draw.normal(size=(2, 60))], "labels": y})
+    assert again.measures["tied_dimensions"] == pytest.approx(62 / 80, abs=0.02)
+    assert "repeated_dimensions" in named(again)
+    assert "dimensional_collapse" not in grave(again)[:1]
+
+
 def test_noise_in_a_cone_is_a_collapse_and_structure_in_it_is_an_offset():
     draw = np.random.default_rng(5)
     noise = 100 + draw.normal(size=(N, D))
@@ -278,6 +302,19 @@ def test_views_at_chance_are_weakened_more_than_views_that_are_hard():
     assert "to 0.1 of their strength" in one.advice
     one = next(x for x in findings(Facts(facts | {"pair_nearer": 0.7})) if x.name == "strong_views")
     assert one.target == {"views": 0.25}
+
+
+def test_views_are_not_strong_where_nothing_is_augmented():
+    """A run that never left the cone has positives at chance; its views need not be the cause."""
+    measures = {"pair_nearer": 0.5, "pair_error": 0.01, "negative_deviation": 1.0, "steps": 500}
+    measures |= {"last_loss": 5.541, "collapsed_loss": 5.541, "z_mean_cosine": 0.98, "n": 900}
+    measures |= {"view1_nearer": 0.55, "view2_nearer": 0.55}
+    settings = {"views.first": "SimCLR(size=32)", "network.projector": "Projector(d=64, depth=1)"}
+    augmented = findings(Facts(measures, settings))
+    assert augmented[0].name == "strong_views"
+    plain = findings(Facts(measures, settings | {"views.first": ""}))
+    assert plain[0].name == "stuck_at_the_start"
+    assert "strong_views" not in {one.name for one in plain}
 
 
 @pytest.mark.parametrize(("hardest", "blind"), [(0.62, True), (0.80, False)])

@@ -174,7 +174,7 @@ _MEASURES = (
     ),
     Measure(
         "pair_rank",
-        "positives nearer than",
+        "positives nearer than negatives",
         "%",
         low=0,
         high=1,

@@ -152,6 +152,8 @@ def strong_views(facts: Facts) -> Finding | None:
         return None
     if facts.get("side_recall", 0.0) >= 0.3:
         return None
+    if facts.training and facts.setting("views.first", None) == "":
+        return None  # nothing is augmented, so that nothing can be weakened
     before = facts.get("untrained_pair_nearer")
     weaker = 0.1 if chance else 0.25  # at chance nothing says how much too strong they are
     return Finding(

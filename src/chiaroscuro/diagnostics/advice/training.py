@@ -143,8 +143,8 @@ def stuck_at_the_start(facts: Facts) -> Finding | None:
         name="stuck_at_the_start",
         severity="critical" if stuck else "warning",
         evidence=(
-            f"the loss ends at {last:.3f}, and a batch that is one point has {collapsed:.3f} "
-            f"= log {round(math.exp(collapsed))}; the mean cosine of z is {cone:.2f}"
+            f"the final loss is {last:.3f}; that of a batch collapsed to one point is "
+            f"{collapsed:.3f} = log {round(math.exp(collapsed))}; z has mean cosine {cone:.2f}"
         ),
         cause=(
             "embeddings of a small network begin in one narrow cone, where the cosine has hardly a "

@@ -115,13 +115,19 @@ def _measures(diagnosis: Diagnosis) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="dim")
     table.add_column("")  # wraps on a narrow terminal: numbers do not
     spaces = list(diagnosis.spectra)
+    controlled = bool(diagnosis.controls)
     for space in spaces:
         table.add_column(space, justify="right", no_wrap=True)
-        table.add_column("shuffled", justify="right", style="dim", no_wrap=True)
+        if controlled:
+            table.add_column("shuffled", justify="right", style="dim", no_wrap=True)
     computed = [name for name, one in CATALOGUE.items() if one.of and name not in _ALONE]
     for key in (*computed, *_BESIDE):
         name = CATALOGUE[key].label
-        cells = [cell for space in spaces for cell in _cells(diagnosis, space, key)]
+        cells = [
+            cell
+            for space in spaces
+            for cell in _cells(diagnosis, space, key)[: 2 if controlled else 1]
+        ]
         if any(cells):
             table.add_row(name, *cells)
     for key in _ALONE:
@@ -129,7 +135,9 @@ def _measures(diagnosis: Diagnosis) -> Table:
         value = diagnosis.measures.get(key)
         if value is not None:
             control = diagnosis.controls.get(key)
-            table.add_row(name, _number(value), "" if control is None else _number(control.mean))
+            table.add_row(
+                name, _number(value), *([] if control is None else [_number(control.mean)])
+            )
     return table
 
 
