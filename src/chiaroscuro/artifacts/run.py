@@ -40,11 +40,14 @@ _PACKAGES = ("numpy", "torch", "safetensors", "scikit-learn", "scipy", "torchvis
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONHASHSEED")
 _SETTINGS_BYTES = 16 << 20
 _OURS = {"environment.json", "checkpoints", "embeddings", "writer.lock"}
-_OURS |= {"objects.json", "initial", "scaling.json", "tokenizer"}
+_OURS |= {"objects.json", "initial", "scaling.json", "tokenizer", "transformers"}
 _DESCRIBED: dict[str, type] = dict.fromkeys(("path", "text", "sha256", "python"), str)
 _DESCRIBED |= dict.fromkeys(("rows", "tensors", "parameters", "d"), int)
 _DESCRIBED |= dict.fromkeys(("values", "code"), dict)
-_WRITTEN = ("history.jsonl", "checkpoints", "embeddings", "initial", "moments", "tokenizer")
+_WRITTEN = (
+    *("history.jsonl", "checkpoints", "embeddings", "initial", "moments"),
+    *("tokenizer", "transformers"),
+)
 
 
 def require_free(folder: Path) -> None:
@@ -150,7 +153,9 @@ class Run:
         objects.json      what is known of objects that have no notation, if any were given
         tokenizer/        the vocabulary that texts were read by, if it was one of another library
         scaling.json      mean and standard deviation of the features of a table, if it was one
-        initial/          the weights before the first step, where modules were given
+        transformers/     the configurations of encoders of that library, if there are any
+        initial/          the weights before the first step, where modules or files of weights gave
+                          them
         evaluation.json   accuracies on held-out rows
         diagnosis.json    measures and findings
         report.html       the page
@@ -324,11 +329,27 @@ class Run:
         Args:
             files: contents by name.
         """
-        make_folder(self.folder / "tokenizer")
+        self._write_files(self.folder / "tokenizer", files)
+
+    @property
+    def configurations(self) -> Path:
+        """The folder of the configurations of encoders of transformers; it may not be there."""
+        return self.folder / "transformers"
+
+    def write_configuration(self, key: str, text: str) -> None:
+        """Write the configuration of an encoder of transformers into `transformers/KEY`.
+
+        Args:
+            key: a file name.
+            text: of `config.json`.
+        """
+        make_folder(self.configurations)
+        self._write_files(self.configurations / key, {"config.json": text.encode()})
+
+    def _write_files(self, folder: Path, files: Mapping[str, bytes]) -> None:
+        make_folder(folder)
         for name, content in files.items():
-            replace(
-                self.folder / "tokenizer" / name, lambda file, content=content: file.write(content)
-            )
+            replace(folder / name, lambda file, content=content: file.write(content))
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
         """Write `settings.toml` again, whole: for a run that goes on with others."""

@@ -22,7 +22,7 @@ from chiaroscuro.engine.ingredients import PLACES, Ingredients
 from chiaroscuro.engine.networks import Networks
 from chiaroscuro.engine.settings import Settings, is_placeholder
 from chiaroscuro.errors import ChiaroError, InputError, need
-from chiaroscuro.models import pack, unpack
+from chiaroscuro.models import pack, unpack, without_weights
 from chiaroscuro.objectives import Objective
 
 __all__ = ["INITIAL", "OpenRun", "as_trained", "initial_weights", "open_run", "save_initial"]
@@ -187,7 +187,8 @@ class OpenRun:
                 f"`{self.run.folder}` has no good checkpoint, of {len(self._newest.bad)} found; "
                 "train it first."
             )
-        built = self._built()
+        with without_weights(self.run.configurations):
+            built = self._built()
         with as_trained(self.run.folder, self._newest.checkpoint.step):
             state = self._saved["networks"]
             if self._saved["average"] is not None:
@@ -201,9 +202,10 @@ class OpenRun:
         initial = self._initial
         if initial is None and self.run is not None:
             initial = initial_weights(self.run.folder)
-        built = self._built()
         if initial is None:
-            return built.eval()
+            return self._built().eval()
+        with without_weights(None if self.run is None else self.run.configurations):
+            built = self._built()
         with as_trained(self.name, 0):
             return _loaded(built, initial, self.name)
 

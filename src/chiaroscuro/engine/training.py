@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from chiaroscuro.engine.read_settings import read_settings
 from chiaroscuro.engine.settings import Settings
 from chiaroscuro.engine.stream import Steps
 from chiaroscuro.errors import ChiaroError, InputError, need
+from chiaroscuro.models import without_weights
+from chiaroscuro.models.weights import Unread
 from chiaroscuro.objectives import Grouped
 
 __all__ = ["train"]
@@ -227,7 +230,7 @@ class _Resolved:
     networks: Networks
     fingerprint: Fingerprint
     initial: dict[str, Tensor] | None
-    """Weights before the first step, where modules were given."""
+    """Weights before the first step, where modules or files of weights gave them."""
     known: dict[str, Any]
     """Of objects that have no notation."""
     notes: list[str]
@@ -259,11 +262,12 @@ def _resolve(asked: Settings, given: Ingredients, resumed: str | os.PathLike | N
     known, notes = described(objects, settings, digest, dimensions), []
     if resumed is not None:
         notes = require_same(str(resumed), Run(Path(resumed)).objects(), known)
-    networks = objects.build(settings, dimensions)
+    saved = None if run is None else initial_weights(run.folder)
+    with contextlib.nullcontext() if saved is None else without_weights(run.configurations):  # type: ignore[union-attr]
+        networks = objects.build(settings, dimensions)
     require_vocabulary(networks, data)
-    initial = None
-    if objects.modules().any():
-        saved = None if resumed is None else initial_weights(Path(resumed))
+    initial, encoders = None, list(networks.encoders)
+    if objects.modules().any() or any(getattr(one, "pretrained", False) for one in encoders):
         if saved is not None:
             networks.load_state_dict(saved)
         initial = {name: t.detach().clone() for name, t in networks.state_dict().items()}
@@ -353,10 +357,23 @@ def _prepare(made: _Resolved, origin: Origin, run: Run, resume: bool) -> Callabl
             run.write_skipped(skipped)
         if data.tokenizer is not None and data.tokenizer.source and run.tokenizer is None:
             run.write_tokenizer(data.tokenizer.files())
+        for key, text in _configurations(made.networks).items():
+            if not (run.configurations / key).is_dir():
+                run.write_configuration(key, text)
         if data.scaling is not None and not resume:
             run.write_scaling(data.scaling.table())
 
     return write
+
+
+def _configurations(networks: Networks) -> dict[str, str]:
+    """Return the configurations of the encoders that are models of transformers."""
+    found = {}
+    for encoder in networks.encoders:
+        name = getattr(encoder, "configured_by", "")
+        if name:
+            found[Unread.key(name)] = encoder.module.module.config.to_json_string()  # type: ignore[union-attr, operator]
+    return found
 
 
 def _notes(settings: Settings) -> list[str]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from chiaroscuro.errors import InputError, need
 from chiaroscuro.exporting.files import Files, Preprocessing, renamed
-from chiaroscuro.models import Adapter, Model, ResNet, ViT, fresh_calls
+from chiaroscuro.models import Adapter, Model, ResNet, ViT
 from chiaroscuro.models.adapter import without_reports
 from chiaroscuro.models.resnet import BLOCKS
 from chiaroscuro.spec import parse
@@ -285,4 +285,5 @@ def _origin(encoder: Model, library: str) -> tuple[Adapter, dict[str, Any]]:
             f"`ViT` or `{call}(...)`; received `{encoder!r}`. `--to torch` and `--to onnx` take "
             "any."
         )
-    return encoder, parse(str(encoder.origin), {**fresh_calls(), call: dict})
+    inner = lambda model, *_, **__: model
+    return encoder, parse(str(encoder.origin), {call: dict, "from_weights": inner})

@@ -22,7 +22,7 @@ from chiaroscuro.data import Dataset, Scaling, Tokenizer, open_data
 from chiaroscuro.data.pictures import as_images
 from chiaroscuro.diagnostics import evaluate
 from chiaroscuro.engine import Networks, OpenRun, embed, open_run, plain
-from chiaroscuro.engine.settings import DataSettings
+from chiaroscuro.engine.settings import DataSettings, model_names
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.exporting.card import Facts, card
 from chiaroscuro.exporting.files import Files, Preprocessing
@@ -253,10 +253,9 @@ def load_pretrained(folder: str | os.PathLike) -> Pretrained:
         ),
     )
     newer(f"`{folder / 'config.json'}`", config.get("format"), PRETRAINED_FORMAT)
-    encoder = parse(config["encoder"], _without_files(folder))
-    projector = (
-        parse(config["projector"], _without_files(folder)) if config.get("projector") else None
-    )
+    with models.without_weights(folder / "transformers"):
+        encoder = parse(config["encoder"], model_names())
+        projector = parse(config["projector"], model_names()) if config.get("projector") else None
     view = parse(config["view"], _views()) if config.get("view") else None
     scaling = Scaling.read(config["scaling"]) if config.get("scaling") else None
     model = Pretrained(encoder, projector, view, _tokenizer(folder, config), scaling)
@@ -302,15 +301,6 @@ def _tokenizer(folder: Path, config: Mapping[str, Any]) -> Tokenizer | None:
 def _views() -> dict[str, Any]:
     named = {name: getattr(views, name) for name in views.__all__}
     return {k: v for k, v in named.items() if isinstance(v, type) and issubclass(v, views.View)}
-
-
-def _without_files(folder: Path) -> dict[str, Any]:
-    """Return what a notation may name, building networks without the files they once started
-    from.
-    """
-    named = {name: getattr(models, name) for name in models.__all__}
-    own = {k: v for k, v in named.items() if isinstance(v, type) and issubclass(v, Model)}
-    return {**own, **models.fresh_calls(folder / "transformers")}
 
 
 # ---- files ----

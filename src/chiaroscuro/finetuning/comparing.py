@@ -36,7 +36,7 @@ from chiaroscuro.exporting import Pretrained, load_pretrained
 from chiaroscuro.finetuning.layers import layers_of
 from chiaroscuro.finetuning.supervised import Classifier, Rows, Supervised, accuracy, fit_labels
 from chiaroscuro.models import Adapter, Model
-from chiaroscuro.spec import notation, parse
+from chiaroscuro.spec import parse
 from chiaroscuro.views import MultiCrop, SimCLR
 
 __all__ = ["FinetuneSettings", "Finetuned", "finetune"]
@@ -409,13 +409,10 @@ def _source(subject: Any, encoder: Any, partial: bool) -> _Source:
 
 def _fresh(encoder: nn.Module) -> nn.Module:
     """Return the same network with weights drawn anew from torch's generator."""
-    if isinstance(encoder, Adapter):
-        if encoder.origin is None:
-            return _drawn_again(encoder)
-        return parse(encoder.origin, {**model_names(), **models.fresh_calls()})
-    if isinstance(encoder, Model):
-        return parse(notation(encoder), model_names())
-    return _drawn_again(encoder)
+    if not isinstance(encoder, Model) or (isinstance(encoder, Adapter) and not encoder.origin):
+        return _drawn_again(encoder)
+    with models.without_weights():
+        return parse(repr(encoder), model_names())
 
 
 def _drawn_again(encoder: nn.Module) -> nn.Module:

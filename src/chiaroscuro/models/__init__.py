@@ -4,7 +4,6 @@ from chiaroscuro.models.adapter import Adapter, from_timm, from_torchvision, fro
 from chiaroscuro.models.describe import Description, describe
 from chiaroscuro.models.features import features
 from chiaroscuro.models.foreign import load_foreign
-from chiaroscuro.models.fresh import fresh_calls
 from chiaroscuro.models.mlp import MLP
 from chiaroscuro.models.model import Model
 from chiaroscuro.models.momentum import Momentum
@@ -16,7 +15,7 @@ from chiaroscuro.models.sequence import SequenceTransformer
 from chiaroscuro.models.series import SeriesNet
 from chiaroscuro.models.table import Table
 from chiaroscuro.models.vit import ViT
-from chiaroscuro.models.weights import Match, from_weights, load_weights
+from chiaroscuro.models.weights import Match, from_weights, load_weights, without_weights
 
 __all__ = [
     "MLP",
@@ -34,7 +33,6 @@ __all__ = [
     "ViT",
     "describe",
     "features",
-    "fresh_calls",
     "from_timm",
     "from_torchvision",
     "from_transformers",
@@ -43,4 +41,5 @@ __all__ = [
     "load_weights",
     "pack",
     "unpack",
+    "without_weights",
 ]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from chiaroscuro.errors import ChiaroError, InputError, need
 from chiaroscuro.models.model import Model, positive
-from chiaroscuro.models.weights import Match, accept, load_weights, tensors_of
+from chiaroscuro.models.weights import Match, accept, load_weights, tensors_of, unread
 
 __all__ = ["Adapter", "from_timm", "from_torchvision", "from_transformers"]
 
@@ -44,6 +44,8 @@ class Adapter(Model):
     """The size of its vocabulary, where it takes tokens of its own."""
     padding: int | None = None
     """The token that it takes for padding, where it takes tokens."""
+    configured_by: str = ""
+    """The name or folder of its configuration, where it is a model of transformers."""
 
     def __init__(self, module: nn.Module, d: int | None = None, example: Tensor | None = None):
         super().__init__()
@@ -163,11 +165,20 @@ def from_torchvision(
     head = next((head for head in _HEADS if hasattr(module, head)), None)
     need(head is not None, lambda: f"`from_torchvision({name!r})` finds no classifier to remove.")
     setattr(module, str(head), nn.Identity())
-    match = "" if weights is None else str(load_weights(module, weights, partial, prefix))
+    match = _read(module, weights, partial, prefix)
     adapter = Adapter(module, example=torch.zeros(2, 3, 224, 224))
     adapter.pretrained, adapter.fitted = weights is not None, match
     written = {"weights": weights, "partial": partial or None, "prefix": prefix}
     return _named(adapter, "from_torchvision", name=name, **written)
+
+
+def _read(
+    module: nn.Module, weights: str | os.PathLike | None, partial: bool, prefix: str | None
+) -> str:
+    """Set the weights of a file, unless there is none or it is not to be read; say what fitted."""
+    if weights is None or unread() is not None:
+        return ""
+    return str(load_weights(module, weights, partial, prefix))
 
 
 def _quiet(name: str) -> dict[str, bool]:
@@ -205,7 +216,7 @@ def from_timm(
             f"`from_timm({name!r}, size={size})` takes images of any size; leave `size` out."
         ) from None
     module.reset_classifier(0)
-    match = "" if weights is None else str(load_weights(module, weights, partial, prefix))
+    match = _read(module, weights, partial, prefix)
     usual = tuple(getattr(module, "default_cfg", {}).get("input_size", (3, 224, 224)))[1:]
     sides = usual if size is None else (size, size)
     adapter = Adapter(module, example=torch.zeros(2, channels, *sides))
@@ -244,20 +255,21 @@ def from_transformers(
         lambda: f"`from_transformers({name!r})` needs `fresh` or `weights`; received both.",
     )
     transformers = _library("from_transformers", name, "transformers")
-    found = {"local_files_only": True}
+    found, kept = {"local_files_only": True}, unread()
+    reads, where = not fresh and kept is None, kept.configuration(name) if kept else name
     match: Match | None = None
     try:
         with without_reports(transformers):
-            if fresh or weights is not None:
-                config = transformers.AutoConfig.from_pretrained(name, **found)
+            if weights is not None or not reads:
+                config = transformers.AutoConfig.from_pretrained(where, **found)
                 module = transformers.AutoModel.from_config(config)
-            if weights is not None:
+            if reads and weights is not None:
                 tensors, prefix, outside = tensors_of(module, weights)
                 module, info = type(module).from_pretrained(
                     None, config=config, state_dict=tensors, **_REPORTED
                 )
                 match = _loaded(_without_pooler(module), info, prefix, outside)
-            elif not fresh:
+            elif reads:
                 module, info = transformers.AutoModel.from_pretrained(
                     name, use_safetensors=True, **_REPORTED, **found
                 )
@@ -275,8 +287,10 @@ def from_transformers(
         ) from None
     if match is not None:
         accept(module, match, f"`{name if weights is None else os.fspath(weights)}`", partial)
-    adapter = _of_transformers(_without_pooler(module).train(fresh), pool)
+    # files in half precision are trained in full
+    adapter = _of_transformers(_without_pooler(module).float().train(fresh), pool)
     adapter.pretrained, adapter.fitted = not fresh, "" if match is None else str(match)
+    adapter.configured_by = name
     written = {"fresh": fresh or None, "weights": weights, "partial": partial or None}
     return _named(adapter, "from_transformers", name=name, pool=pool, **written)
 

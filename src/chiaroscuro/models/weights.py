@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +22,16 @@ from chiaroscuro.models.model import Model
 from chiaroscuro.models.names import naming_schemes
 from chiaroscuro.models.vit import resampled
 
-__all__ = ["Match", "accept", "from_weights", "load_weights", "tensors_of"]
+__all__ = [
+    "Match",
+    "Unread",
+    "accept",
+    "from_weights",
+    "load_weights",
+    "tensors_of",
+    "unread",
+    "without_weights",
+]
 
 HEADS = (
     *("fc", "head", "heads", "classifier", "last_linear", "head_dist", "pre_logits", "pooler"),
@@ -31,6 +44,61 @@ _COUNTERS = "num_batches_tracked"  # absent from files of old versions of torch,
 # where one file holds several networks of the same shape, the one that its authors evaluate
 _PREFERRED = ("average", "teacher", "ema", "encoder_q", "base_encoder", "online", "student")
 _SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Unread:
+    """Weights are not read at the moment.
+
+    Args:
+        folder: with `config.json` of models of transformers, or one folder for each of their names.
+    """
+
+    folder: Path | None
+
+    def configuration(self, name: str) -> str:
+        """Return the folder with the configuration of a model of transformers."""
+        if self.folder is None:
+            return name
+        own = self.folder / Unread.key(name)
+        return str(own if own.is_dir() else self.folder if self.folder.is_dir() else name)
+
+    @staticmethod
+    def key(name: str) -> str:
+        """Return a file name for the name of a model."""
+        return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "model"
+
+
+_unread: ContextVar[Unread | None] = ContextVar("unread", default=None)
+
+
+def unread() -> Unread | None:
+    """Return whether and how weights are left unread at the moment; None if they are read."""
+    return _unread.get()
+
+
+@contextlib.contextmanager
+def without_weights(folder: str | os.PathLike | None = None) -> Iterator[None]:
+    """Build networks from their notation without reading the files of weights that it names.
+
+    For networks whose weights are set afterwards, from a checkpoint, or are to be fresh. What is
+    built keeps its notation.
+
+    Args:
+        folder: that keeps the configurations of models of transformers; None is where the notation
+            says.
+
+    Example:
+        >>> from chiaroscuro.models import MLP
+        >>> with without_weights():
+        ...     from_weights(MLP(d_in=2, d=3), "moved.pth").d
+        3
+    """
+    token = _unread.set(Unread(None if folder is None else Path(folder)))
+    try:
+        yield
+    finally:
+        _unread.reset(token)
 
 
 @dataclass(frozen=True)
@@ -216,7 +284,8 @@ def from_weights(
         isinstance(model, Model),
         lambda: f"`from_weights(model)` needs a model; received `{type(model).__name__}`.",
     )
-    model.fitted = str(load_weights(model, weights, partial, prefix))
+    if unread() is None:
+        model.fitted = str(load_weights(model, weights, partial, prefix))
     model.pretrained = True
     written: dict[str, Any] = {"partial": partial or None, "prefix": prefix}
     more = "".join(f", {k}={v!r}" for k, v in written.items() if v is not None)
