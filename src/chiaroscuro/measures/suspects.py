@@ -118,7 +118,7 @@ def outliers(near: Neighbours, n_neighbours: int = 10) -> Listed:
     listed = np.flatnonzero(logs > max(high + FENCE * (high - low), np.log(2.0)))
     listed = listed[np.lexsort((listed, -ratio[listed]))]
     return Listed(
-        "are far from their nearest rows, where these are near each other",
+        "are far from their nearest rows, although these are close to each other",
         listed,
         {"score": ratio[listed], "nearest": near.ids[listed, 0], "distance": far[listed]},
         pointers=("nearest",),

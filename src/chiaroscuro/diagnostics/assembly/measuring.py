@@ -242,7 +242,7 @@ def _neighbours(out: Measured, of: Space, split: np.ndarray | None) -> dict[str,
     apart = float(np.quantile(np.sqrt(np.einsum("ij,ij->i", first, first)), 0.9))
     twin = near_duplicates(of.x, max(1e-6, min(0.01, 0.05 * apart)))
     out.lists["hubs"] = Listed(
-        "are among the ten nearest of more rows than any others",
+        "are among the ten nearest of unusually many rows",
         some[hub.ids],
         {"among_the_ten_nearest_of": hub.counts[hub.ids]},
     )

@@ -201,10 +201,10 @@ def _economy(diagnosis: Diagnosis) -> list[str]:
     ways = {"first": "first", "variance": "of largest variance", "principal": "principal"}
     kept = ", ".join(f"{economy.enough[way]} {words}" for way, words in ways.items())
     return [
-        f"dimensions that lose at most 1 point of {what}, of {d}: {kept}",
+        f"dimensions needed, of {d}, to lose at most 1 point of {what}: {kept}",
         f"recall of ten neighbours: {_number(economy.int8)} in 8 bits, "
-        f"{_number(economy.binary)} in 1 bit, {_number(economy.rescored)} in 1 bit and rescored, "
-        f"{_number(economy.index)} in an index of cells",
+        f"{_number(economy.binary)} in 1 bit, {_number(economy.rescored)} in 1 bit with re-ranking, "
+        f"{_number(economy.index)} by an approximate index",
     ]
 
 
