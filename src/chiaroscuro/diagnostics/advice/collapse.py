@@ -157,7 +157,10 @@ def point_collapse(facts: Facts) -> Finding | None:
         expect="rows spread around each point",
         paper="jing2022directclr",
         strength=10.0 if lost is None else 1 + 10 * lost,
-        explains=("dimensional_collapse", "duplicated_samples", "hubs", "dominating_direction"),
+        explains=(
+            *("duplicated_samples", "hubs", "dominating_direction"),
+            *(("dimensional_collapse",) if _span(facts) or not bottleneck(facts) else ()),
+        ),
         symptom=True,
     )
 
@@ -270,8 +273,7 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
                 (
                     *("common_offset", "mixed_encoders", "dominating_direction", "label_noise"),
                     *("duplicated_samples", "mixed_scales"),
-                    # a few points span one direction less, and are then the cause
-                    *(("point_collapse",) if facts.get("points", 0) > at + 1 else ()),
+                    *(("point_collapse",) if not _span(facts) else ()),
                 )
                 if tight
                 else ("label_noise",)
@@ -302,6 +304,12 @@ def bottleneck(facts: Facts) -> bool:
         return False
     distinct = facts.get("distinct_dimensions", facts.main("d", 0))
     return bool(facts.get("tied_dimensions", 0.0) >= TIED and distinct > 2 * facts["fall_at"])
+
+
+def _span(facts: Facts) -> bool:
+    """Whether rows at a few points are the cause of a cliff: all at k points span k - 1 ways."""
+    all_rows = facts.get("points_share", 0.9) >= 0.9
+    return bool(all_rows and facts.get("points", 0) <= facts["fall_at"] + 1)
 
 
 def _room(facts: Facts, steep: bool, at: int | None) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.diagnostics.advice.collapse import MOST_POINTS
 from chiaroscuro.diagnostics.advice.finding import Cost
 from chiaroscuro.diagnostics.advice.samples import VALLEY
 from chiaroscuro.diagnostics.assembly.cures import Rows, note, paired
@@ -30,6 +31,10 @@ FAR = math.log(4.0)
 """A row is far from the others where its norm is four medians, and four deviations, at least."""
 NOTHING = 1e-9
 """Length of a row over a typical one, below which it is zero but for rounding."""
+TIED = 0.01
+"""Share of a dimension beyond the fall of the spectrum, from which on others determine it."""
+SHARES = (0.9, 0.5)
+"""Of the rows, that lie at a few points."""
 COVERED = 64
 """Points onto which rows may be said to have collapsed."""
 
@@ -241,9 +246,7 @@ def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
     every = np.log(np.where(sizes > 0, sizes, 1.0))
     if 0.01 <= share <= 0.99 and numbers["other_length_spread"] > 0.02:
         alike = np.abs(every - ordered[at]) <= 2e-3
-        cures = (_level(rows.x, sizes, alike), unit(rows.x))
-        costs = [rows.gain(x, metric="euclidean") for x in cures]
-        note(out, "normalised", max(costs, key=lambda one: one.gain))
+        note(out, "normalised", rows.gain(_level(rows.x, sizes, alike), metric="euclidean"))
     if groups.gap >= 3:
         short = every < groups.cut
         note(out, "lengths", rows.gain(_level(rows.x, sizes, short), metric="euclidean"))
@@ -334,6 +337,9 @@ def _directions(out: Measured, rows: Rows, prefix: str, far: np.ndarray) -> None
     centred = None if rows.y is None else rows.hits(rows.x - middle)
     _, w, V = np.linalg.svd(x - middle, full_matrices=False)
     numbers["first_dimension"] = int(np.abs(V[0]).argmax())
+    beyond = 1 - (V[: numbers["fall_at"]] ** 2).sum(axis=0)
+    moving = x.std(axis=0) > 0
+    numbers["tied_dimensions"] = float((beyond[moving] > TIED).mean())
     numbers["top_three_share"] = float(power[:3].sum() / total)
     if numbers["top_three_share"] >= 0.25 and len(V) > 3:
         tried = (1, 2, 3) if rows.y is not None else (1,)
@@ -466,28 +472,32 @@ def _points(out: Measured, rows: Rows, far: np.ndarray) -> None:
     x = x - x.mean(axis=0)
     if not x.any():
         return
-    points, owner = _covering(x)
-    out.numbers["points"] = points
+    owner = _covering(x)
+    counts = {share: _points_of(owner, share) for share in SHARES}
+    share = next((a for a in SHARES if 0 < counts[a] <= MOST_POINTS), SHARES[0])
+    points = counts[share] if counts[share] <= MOST_POINTS else 0
+    out.numbers |= {"points": points, "points_share": share}
     if points:  # in one or two directions a few points cover any rows: those of a normal law too
         s, V = np.linalg.svd(x, full_matrices=False)[1:]
         draw = np.random.default_rng(0).normal(size=(len(x), len(s)))
-        out.numbers["points_if_normal"] = _covering(draw * s @ V / math.sqrt(len(x)))[0]
+        normal = _covering(draw * s @ V / math.sqrt(len(x)))
+        out.numbers["points_if_normal"] = _points_of(normal, share)
     if points and rows.y is not None:
         y = rows.y[ids]
-        kept = owner >= 0
-        right = sum(
-            np.bincount(y[(owner == k) & (y >= 0)], minlength=1).max() for k in set(owner[kept])
-        )
-        out.numbers["points_purity"] = float(right / max(1, (y[kept] >= 0).sum()))
+        largest = np.argsort(-np.bincount(owner[owner >= 0]), kind="stable")[:points]
+        kept = np.isin(owner, largest) & (y >= 0)
+        table = np.zeros((int(owner.max()) + 1, int(y.max()) + 1))
+        np.add.at(table, (owner[kept], y[kept]), 1)
+        out.numbers["points_purity"] = float(table.max(axis=1).sum() / max(1, kept.sum()))
 
 
-def _covering(x: np.ndarray) -> tuple[int, np.ndarray]:
-    """How many balls of a fifth of the spread hold nine of ten rows, 0 for many; whose a row is.
+def _covering(x: np.ndarray) -> np.ndarray:
+    """Which ball of a fifth of the typical distance from the mean a row lies in; -1 beyond 64.
 
     Args:
         x: (n, d), centred.
     """
-    radius = 0.04 * float((x**2).sum(axis=1).mean())
+    radius = 0.04 * float(np.median((x**2).sum(axis=1)))
     owner = np.full(len(x), -1)
     leaders = 0
     while leaders < COVERED and (owner < 0).any():
@@ -495,10 +505,14 @@ def _covering(x: np.ndarray) -> tuple[int, np.ndarray]:
         near = ((x - x[at]) ** 2).sum(axis=1) < radius
         owner[near & (owner < 0)] = leaders
         leaders += 1
+    return owner
+
+
+def _points_of(owner: np.ndarray, share: float) -> int:
+    """How many balls hold so large a share of the rows; 0 for many."""
     large = np.sort(np.bincount(owner[owner >= 0], minlength=1))[::-1]
-    covered = np.cumsum(large) / len(x)
-    points = int(np.searchsorted(covered, 0.9)) + 1 if covered[-1] >= 0.9 else 0
-    return points, owner
+    covered = np.cumsum(large) / len(owner)
+    return int(np.searchsorted(covered, share)) + 1 if covered[-1] >= share else 0
 
 
 def _twins(out: Measured, rows: Rows) -> None:
