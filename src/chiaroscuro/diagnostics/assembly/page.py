@@ -203,8 +203,8 @@ def _economy(diagnosis: Diagnosis) -> list[str]:
     return [
         f"dimensions needed, of {d}, to lose at most 1 point of {what}: {kept}",
         f"recall of ten neighbours: {_number(economy.int8)} in 8 bits, "
-        f"{_number(economy.binary)} in 1 bit, {_number(economy.rescored)} in 1 bit with re-ranking, "
-        f"{_number(economy.index)} by an approximate index",
+        f"{_number(economy.binary)} in 1 bit, {_number(economy.rescored)} in 1 bit with "
+        f"re-ranking, {_number(economy.index)} by an approximate index",
     ]
 
 
