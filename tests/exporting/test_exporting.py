@@ -310,6 +310,8 @@ def test_onnx_takes_any_batch_and_agrees_to_1e_5(which, request, tmp_path):
     out = export(run, "onnx", tmp_path / "out", evaluation=False)
     session = onnxruntime.InferenceSession(str(out / "model.onnx"))
     encoder = cs.engine.open_run(run).encoder
+    assert session.get_inputs()[0].shape == ["n", 3, 32, 32]
+    assert session.get_outputs()[0].shape == ["n", encoder.d]
     for n in (1, 4, 9):
         x = torch.rand(n, 3, 32, 32)  # the size of the view
         (h,) = session.run(None, {"x": x.numpy()})
@@ -331,6 +333,7 @@ def test_onnx_takes_texts_of_any_length(tmp_path):
     for name, model in {"ours": NETWORKS["sequence"].eval(), "bert": bert}.items():
         to_onnx(model, tmp_path / f"{name}.onnx")
         session = onnxruntime.InferenceSession(str(tmp_path / f"{name}.onnx"))
+        assert session.get_inputs()[0].shape == ["n", "tokens"]
         for tokens in ([[5, 3, 0], [8, 0, 0], [1, 2, 3]], [[4, 7, 2, 5, 0]]):
             x = torch.tensor(tokens)
             (h,) = session.run(None, {"x": x.numpy()})

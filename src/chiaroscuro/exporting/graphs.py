@@ -80,7 +80,8 @@ def to_program(encoder: Model, path: Path, size: int | None = None) -> float:
 def to_onnx(encoder: Model, path: Path, size: int | None = None) -> float:
     """Write an ONNX file and compare it with torch; return the largest relative difference.
 
-    Needs `pip install 'chiaroscuro[onnx]'`. The input is called `x` and the output `h`.
+    Needs `pip install 'chiaroscuro[onnx]'`. The input is called `x`, the output `h`, and the sizes
+    that vary `n` and `tokens`.
 
     Args:
         encoder: any encoder.
@@ -104,6 +105,7 @@ def to_onnx(encoder: Model, path: Path, size: int | None = None) -> float:
             dynamo=True,
             input_names=["x"],
             output_names=["h"],
+            dynamic_shapes=({0: "n"} | ({1: "tokens"} if _is_tokens(encoder.example(1)) else {}),),
             verbose=False,
         )
     need(program is not None, "`torch.onnx.export` made no program.")
