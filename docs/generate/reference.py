@@ -123,7 +123,7 @@ def _top() -> str:
         "# chiaroscuro",
         "",
         docstrings.document(chiaroscuro),
-        "Everything below is reached as `cs.name` after `import chiaroscuro as cs`.",
+        "Everything below is available as `cs.name` after `import chiaroscuro as cs`.",
         "",
         "| name | summary |",
         "|---|---|",
@@ -213,7 +213,7 @@ def _settings() -> str:
     lines = [
         "# Settings",
         "",
-        "Everything a training run can be asked for. Set a key with `--set key=value` on the "
+        "All settings of a training run. Set a key with `--set key=value` on the "
         "command line, with `key = value` in a TOML file, or in a dictionary for `cs.train`. "
         "`chiaro preset show NAME` prints a complete file to start from.",
         "",

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Why did my training collapse?
 #
-# Plant a fault into a training run, let the diagnosis name it, and apply the cure that it suggests.
+# Break a training run on purpose, let the diagnosis find the fault, and apply the fix that it suggests.
 #
 # Collapse is the most common failure of contrastive learning: the loss hardly falls, and all
-# embeddings point in nearly the same direction. The loss curve alone does not say why. Here the
-# output of the projector is left without normalisation, as it often is.
+# embeddings point in nearly the same direction. The loss curve alone does not say why. Here, as often
+# in practice, the cause is a projector without normalisation.
 
 # %%
 import matplotlib.pyplot as plt
@@ -31,10 +31,10 @@ for finding in diagnosis.findings[:3]:
     print(f"{finding.severity}: {finding.name}")
     print(f"  evidence  {finding.evidence}")
     print(f"  cause     {finding.cause}")
-    print(f"  change    {finding.change}\n")
+    print(f"  change    {' '.join(finding.change) or '-'}\n")
 
 # %% [markdown]
-# ## Cure
+# ## Fix
 #
 # Apply the suggested settings, apart from training longer, and train again; all else is equal.
 
@@ -49,7 +49,7 @@ for name in ("z_mean_cosine", "z_uniformity", "effective_rank", "knn_accuracy"):
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.2))
-for name, run in (("sick", sick), ("cured", healthy)):
+for name, run in (("broken", sick), ("fixed", healthy)):
     records = [record for record in run.history().records if "epoch" in record]
     axes[0].plot([r["epoch"] for r in records], [r["mean_loss"] for r in records], label=name)
     z = cs.embed(run).z[:500]

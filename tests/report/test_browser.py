@@ -726,7 +726,7 @@ def test_two_runs_point_by_point(opened, compared, run, second):
         assert ids == mine[first].tolist()
         for tile, j in zip(strip.locator(".tile").all(), ids, strict=True):
             assert ("differs" in tile.get_attribute("class")) == (j not in other[first])
-    one.page.get_by_role("button", name="Colour both maps by it").click()
+    one.page.get_by_role("button", name="Colour both maps by this").click()
     assert one.errors == []
 
 

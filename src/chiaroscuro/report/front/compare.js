@@ -29,7 +29,7 @@ export function compareSection(runs, open) {
     el("button.link", { type: "button", on: { click: () => open(runs.indexOf(run)) } }, run.name),
     mapExporter(`Map of ${run.name}`, map)), map.stage))) : null;
   return section("compare", "Side by side",
-    el("p.explain", {}, `${runs.length} runs, on the same page and the same scales; a name opens the run below.`),
+    el("p.explain", {}, `${runs.length} runs, on the same page and the same scales; click a name to open the run below.`),
     side, time, maps.length > 1 ? pairingPanel(maps.slice(0, 2)) : null,
     panel("Measures", "The last epoch of each run, and the difference from the first run in the table.", null, measures(runs)),
     columns(...curves(runs)),

@@ -90,7 +90,7 @@ export function pairingPanel(maps) {
     };
     colour(first, shares);
     colour(second, back);
-    const button = el("button.toggle", { type: "button", "aria-pressed": String(state.coloured) }, "Colour both maps by it");
+    const button = el("button.toggle", { type: "button", "aria-pressed": String(state.coloured) }, "Colour both maps by this");
     button.addEventListener("click", () => { state.coloured = !state.coloured; draw(); });
     refill(body,
       el("div.controls", {},
