@@ -46,34 +46,33 @@ def diagnose(
 ) -> Any:
     """Diagnose embeddings: find problems, their likely causes, and what to change.
 
-    Of a run it looks at 2,048 rows of its data and two views of each, and uses its settings and
-    history; the diagnosis is also left in the run folder as `diagnosis.json`.
+    For a run, 2,048 rows of its data and two views of each are embedded, and its settings and
+    history are used; the diagnosis is also written to the run folder as `diagnosis.json`.
 
     Args:
         subject: a run (a `Run`, its folder, an `OpenRun`), `Embeddings`, a matrix, a dictionary of
-            arrays, a table of pandas, polars, pyarrow or `datasets`, an index of faiss, a file
+            arrays, a pandas, polars, pyarrow or `datasets` table, a faiss index, a file
             (`.npz`, `.npy`, parquet, Arrow, `.pt`, CSV, ...) or a folder of shards.
-        objective: that made the embeddings, or its text; from the settings for a run, unless it
-            was trained with an object.
-        batch: pairs of a step; from the settings for a run.
-        rows: look at so many at most, drawn by the seed.
-        seed: of everything that is drawn.
-        task: what the embeddings are meant for, as arrays `symbols`, `contexts` and `labels` (or an
-            `.npz` of them), with `pair_symbols` and `pair_contexts` of the contrastive data if they
-            differ: will these data help?
-        names: what arrays of a foreign file are here, such as `{"X": "h", "y": "labels"}`.
+        objective: objective that the embeddings were trained with, or its text. A run takes it from
+            its settings, unless it was trained with an object.
+        batch: number of pairs per step; a run takes it from its settings.
+        rows: maximum number of rows, sampled at random.
+        seed: seed of all random choices.
+        task: downstream task, as arrays `symbols`, `contexts` and `labels` (or an `.npz` of them),
+            with `pair_symbols` and `pair_contexts` of the contrastive data if they differ;
+            estimates whether these data help.
+        names: roles of arrays with other names, such as `{"X": "h", "y": "labels"}`.
         labels: an array, or a file of labels in the order of the rows or with their ids.
-        pairs: the other side of pairs, row by row or joined by ids; of any width.
-        against: earlier embeddings: the same encoder, the same law, which rows moved?
-        metric: by which rows are neighbours, "cosine" or "euclidean".
-        history: records of a training, or a file of them (`.jsonl`, `.json`, `.csv`).
-        settings: of a training, nested, or a file of them (`.toml`, `.json`).
-        progress: called with what is being done and the share of it that is done.
+        pairs: embeddings of the other side of pairs, row by row or joined by ids; of any width.
+        against: earlier embeddings to compare with: encoder, distribution, and rows that moved.
+        metric: metric of nearest neighbours, "cosine" or "euclidean".
+        history: records of a training run, or a file of them (`.jsonl`, `.json`, `.csv`).
+        settings: nested settings of a training run, or a file of them (`.toml`, `.json`).
+        progress: function that is called with a description and the share that is done.
         data, encoder, second_encoder, projector, predictor, view, second_view: objects that a run
-            was trained with and cannot make again by itself.
-        passing: of a run, the device, precision, workers and ranks that embed it
-            (`engine.Passing`). Where ranks share the work, the first one diagnoses, and the others
-            return None.
+            was trained with, if it cannot rebuild them from its settings.
+        passing: for a run, device, precision, workers and ranks (`engine.Passing`). If ranks share
+            the work, the first one diagnoses, and the others return None.
 
     Returns:
         A `Diagnosis`.
@@ -130,13 +129,13 @@ def compare(
 ) -> Any:
     """Compare two embeddings or runs: their measures, and which is better for which rows.
 
-    Rows are the same where their ids are, or where both have as many and no ids.
+    Rows are matched by ids, or by position if there are no ids and equally many rows.
 
     Args:
-        first, second: whatever `diagnose` takes.
-        rows: look at so many at most, drawn by the seed.
-        seed: of everything that is drawn.
-        metric: by which rows are neighbours, "cosine" or "euclidean".
+        first, second: subjects, as `diagnose` accepts them.
+        rows: maximum number of rows, sampled at random.
+        seed: seed of all random choices.
+        metric: metric of nearest neighbours, "cosine" or "euclidean".
 
     Returns:
         A `Comparison`.
@@ -239,21 +238,21 @@ def evaluate(
     second_view: Any = None,
     passing: Any = None,
 ) -> dict[str, Any]:
-    """Evaluate embeddings on held-out rows, by a stated protocol, beside two controls.
+    """Evaluate embeddings on held-out rows, next to raw input and the untrained network.
 
-    Of a run the result is also left in its folder as `evaluation.json`.
+    For a run, the result is also written to its folder as `evaluation.json`.
 
     Args:
         subject: a run (a `Run`, its folder, an `OpenRun`), `Embeddings`, or an `.npz` file.
-        probes: of "ridge", "logistic" and "sgd".
-        template: of a run, a class as a text, such as "a photo of a {}", for zero-shot
-            classification; None is the name alone.
-        on: of a run, several datasets to evaluate it on, each as `open_data` takes it; none is
-            those of the run.
+        probes: linear probes to fit, among "ridge", "logistic" and "sgd".
+        template: for a run, the text of a class for zero-shot classification, such as "a photo of
+            a {}"; None is the name alone.
+        on: for a run, datasets to evaluate on, each as `open_data` accepts it; by default the data
+            of the run.
         data, encoder, second_encoder, projector, predictor, objective, view, second_view: objects
-            that a run was trained with and cannot make again by itself.
-        passing: of a run, the device, precision, workers and ranks that embed it
-            (`engine.Passing`). Where ranks share the work, the first one evaluates.
+            that a run was trained with, if it cannot rebuild them from its settings.
+        passing: for a run, device, precision, workers and ranks (`engine.Passing`). If ranks share
+            the work, the first one evaluates.
 
     Returns:
         `{"protocol": ..., "results": ...}`, as `diagnostics.evaluate` describes it; with `on` a
@@ -359,21 +358,21 @@ def report(
 ) -> Path:
     """Write a report page that shows what was learned, and return its path.
 
-    A run that has not been embedded, diagnosed or evaluated is, first; `complete=False` leaves that
-    out. What cannot be done (a run whose objects are not given, data without labels) is left out of
-    the page as well, and said on standard error.
+    A run is first embedded, diagnosed and evaluated if necessary; `complete=False` skips this.
+    What cannot be computed (missing objects of a run, data without labels) is left out of the page,
+    with a message on standard error.
 
     Args:
         subjects: a run (a `Run`, its folder, an `OpenRun`), a `Diagnosis`, embeddings, a folder or
             a file of them; or several of these, which are compared.
-        path: of the page; None is `report.html` in the folder of the run.
-        points: samples shown, at most.
-        maps: "tsne", "umap": beside the principal and spectral axes; the page opens on t-SNE.
-        diagnosis: of the first subject, where it is not in its folder.
-        complete: whether to diagnose and evaluate runs that have not been.
+        path: path of the page; None is `report.html` in the folder of the run.
+        points: maximum number of samples to show.
+        maps: maps besides PCA and spectral: "tsne", "umap"; the page opens with t-SNE.
+        diagnosis: diagnosis of the first subject, if it is not in its folder.
+        complete: whether to diagnose and evaluate runs first.
         data, encoder, second_encoder, projector, predictor, objective, view, second_view: objects
-            that the run was trained with and cannot make again by itself; for one run. Of several,
-            each brings its own: `report([engine.open_run(run, encoder=...), ...])`.
+            that the run was trained with, if it cannot rebuild them; for one run. For several, open
+            each with its own: `report([engine.open_run(run, encoder=...), ...])`.
 
     Example:
         >>> import numpy as np, tempfile

@@ -66,37 +66,36 @@ def embed(
 ) -> Embeddings:
     """Embed a dataset, and return the embeddings with the labels, ids and other fields of its rows.
 
-    Holds `h`, and `z` where there is a projector; labels, class names, factors, split and ids where
-    the data have them; thumbnails of images and `layer_input` of arrays. Of a run it also holds
-    `layer_untrained`, the representations before the first step: the control that evaluation
-    needs; and `about`, what it was trained on: which part, how many rows of which side of the
-    split, whether labels were seen. Networks are in evaluation mode, and left as they were. Samples
-    come to them as the views of the training leave all samples alike (`View.plain`): images in
-    their size, bilinearly, and with their normalisation.
+    The result holds `h`, and `z` if there is a projector; labels, class names, factors, split and
+    ids if the data have them; thumbnails of images and `layer_input` of arrays. For a run it also
+    holds `layer_untrained`, the representations of the untrained network, as a baseline for
+    evaluation; and `about`, which describes the training data: the part, the number of rows of each
+    side of the split, whether labels were used. Networks run in evaluation mode and are left
+    unchanged. Samples are preprocessed without randomness (`View.plain`): images are resized
+    bilinearly and normalised as in training.
 
-    Of images with texts and a network for each it holds both sides of each pair: `z1` and `z2`
-    are the projections of the image and of its first text, `layer_texts` the representation of
-    the text, `layer_untrained_z1` and `layer_untrained_z2` the control. If the classes have names,
-    `prompts` are the template filled with each, and `prompt_z` their projections: what zero-shot
-    classification needs. Ready pairs with a network each are embedded alike, the second side as
-    `layer_second`.
+    For images with texts and two networks it holds both sides of each pair: `z1` and `z2` are the
+    projections of the image and of its first text, `layer_texts` the representation of the text,
+    `layer_untrained_z1` and `layer_untrained_z2` the baseline. If the classes have names, `prompts`
+    holds the template filled with each name and `prompt_z` their projections, for zero-shot
+    classification. Prepared pairs with two networks are embedded the same way, with the second side
+    in `layer_second`.
 
     Args:
         subject: a run (a `Run`, its folder, an `OpenRun`), `Networks`, or any module that maps
             samples to (n, d).
-        data: anything that `open_data` takes; None is what the run was trained on, both sides of
-            its split.
-        side: 1 makes h and z those of the second network of a pair, the one for texts.
-        template: with `{}` where the name of a class goes. The name alone by default, which takes
-            no stand on how captions are phrased; CLIP's is "A photo of a {}."
-            [radford2021clip, Sec. 3.1.4].
-        views: that networks or a module were trained on: `ViewSettings`, a view, or two; those
-            of its settings for a run; None leaves samples as they are.
+        data: anything that `open_data` accepts; None is the data of the run, both sides of the
+            split.
+        side: 1 returns h and z of the second network of a pair, such as that for texts.
+        template: text of a class, with `{}` for its name. The default is the name alone; CLIP's is
+            "A photo of a {}." [radford2021clip, Sec. 3.1.4].
+        views: views that the networks or the module were trained with: `ViewSettings`, a view, or
+            two. A run uses those of its settings. None leaves samples unchanged.
         encoder, second_encoder, projector, predictor, view, second_view: objects that the run was
-            trained with and cannot make again by itself.
-        objective: the same; embeddings do not need it.
-        passing: the device, precision, workers and ranks that compute it; a run takes an
-            accelerator where there is one, a module stays where it is.
+            trained with, if it cannot rebuild them from its settings.
+        objective: likewise; embeddings do not need it.
+        passing: device, precision, workers and ranks. A run uses an accelerator if there is one; a
+            module stays on its device.
 
     Example:
         >>> from chiaroscuro.models import MLP

@@ -196,34 +196,34 @@ def fit(
     progress: TextIO | None = None,
     origin: Origin | None = None,
 ) -> Fitted:
-    """Train networks by an objective on batches of pairs. They are changed in place.
+    """Train networks in place with an objective on batches of pairs.
 
-    Nothing is written unless `out` is given. Under `torchrun` every rank takes its part of each
-    batch, and the loss sees all of it. Ctrl-C, SIGTERM and SIGHUP finish the step, save where there
-    is a place, and raise `KeyboardInterrupt` or, for the latter two, `SystemExit`; a second Ctrl-C
-    stops at once.
+    Nothing is written unless `out` is given. Under `torchrun` every rank processes its part of each
+    batch, and the loss is that of the whole batch. Ctrl-C, SIGTERM and SIGHUP finish the step, save
+    a checkpoint if there is a folder, and raise `KeyboardInterrupt` or, for the latter two,
+    `SystemExit`; a second Ctrl-C stops at once.
 
     Args:
-        networks: `Networks` (two encoders, projectors, a predictor), or any module from samples to
-            embeddings (n, d).
-        objective: one of ours, its text, or any function `(z1, z2) -> scalar`; with a parameter
-            `labels` it receives those as well.
+        networks: `Networks` (two encoders, projectors, a predictor), or any module that maps
+            samples to embeddings (n, d).
+        objective: an `Objective`, its text, or any function `(z1, z2) -> scalar`; if it has a
+            parameter `labels`, it receives the labels.
         batches: our data and views (`view_batches`), or any iterable of `(x1, x2)` or
             `(x1, x2, labels)`: a `DataLoader`, a list, a generator; see `Iterated` for what
             resuming guarantees of them.
-        optimiser: one of torch's, `OptimiserSettings`, or a function from a list of parameters to
-            one; AdamW at 1e-3 by default.
+        optimiser: a torch optimiser, `OptimiserSettings`, or a function that returns an optimiser
+            for a list of parameters; AdamW at 1e-3 by default.
         schedule: `ScheduleSettings`, a function from the step to a factor on the learning rate, or
-            a scheduler of torch; None keeps the rate as it is.
-        epochs: passes over the batches.
-        steps_per_epoch: needed for batches without a length.
+            a torch scheduler; None keeps the rate constant.
+        epochs: number of passes over the batches.
+        steps_per_epoch: required for batches without a length.
         options: momentum encoder, gradient caching, precision, device, what is saved.
         callbacks: monitors (`Callback`) and loggers (`Logger`, which need `out`).
         out: a `Run`, or the folder of a new one: checkpoints and history go there.
-        resume: go on from the newest good checkpoint in `out`.
-        restart: with `resume`, begin anew where no checkpoint can be loaded.
-        progress: where to show the progress: a bar on a terminal, else lines; None is nowhere.
-        origin: what `train` knows besides, for callbacks.
+        resume: continue from the newest intact checkpoint in `out`.
+        restart: with `resume`, start again if no checkpoint can be loaded.
+        progress: stream for progress: a bar on a terminal, otherwise lines; None shows nothing.
+        origin: metadata from `train`, for callbacks.
 
     Example:
         >>> from chiaroscuro.objectives import InfoNCE

@@ -35,15 +35,13 @@ _VECTORS = ("h", "z", "h1", "h2", "z1", "z2")
 def snapshots(rows: int = 1000, every: int | None = None) -> Callback:
     """Return a callback that writes snapshots `embeddings/epoch-0005.npz`, ... into the run folder.
 
-    Each holds `ids`, `h`, `z` and, of two views of every row, `h1 h2 z1 z2`; the rows and their
-    views are the same in all of them. `epoch-0000` is the network before its first step.
-    `embeddings/rows.npz` holds once what is known of the rows: labels, factors, thumbnails. It
-    measures nothing and changes nothing.
+    Each file holds `ids`, `h`, `z` and, for two views of every row, `h1 h2 z1 z2`; rows and views
+    are the same in all files. `epoch-0000` is the untrained network. `embeddings/rows.npz` holds
+    labels, factors and thumbnails of the rows. Training is not affected.
 
     Args:
-        rows: at most so many, evenly spaced over both sides of the split.
-        every: epochs between snapshots; None spreads about 20 over the training. The last epoch is
-            always taken.
+        rows: maximum number of rows, evenly spaced over both sides of the split.
+        every: epochs between snapshots; None takes about 20 in all. The last epoch is always saved.
 
     Example:
         >>> import tempfile

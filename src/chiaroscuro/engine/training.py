@@ -101,37 +101,37 @@ def train(
 ) -> Run | OpenRun:
     """Train an encoder from settings or objects, and write a run folder or keep the run in memory.
 
-    Each of `data`, `encoder`, `projector`, `objective`, `view` and their kin is a text, as in the
-    settings, or an object; a dictionary of settings may hold objects as well. Modules are trained
-    in place. An object whose notation reads back as itself is written into the run as that text; of
-    another the run keeps its import path, shapes and a fingerprint, and `embed`, `evaluate`,
-    `diagnose` and resuming ask for it by name.
+    `data`, `encoder`, `projector`, `objective`, `view`, ... are objects, or texts as in settings; a
+    dictionary of settings may hold objects too. Modules are trained in place. Objects that can be
+    written as a text are saved in the run as that text. Of others the run keeps the import path,
+    shapes and a fingerprint, and they must be passed again to `embed`, `evaluate`, `diagnose` and
+    when resuming.
 
-    Under `torchrun` every rank takes its part of each batch, and the loss sees all of it; the run
-    folder has to be one that all ranks see. Ctrl-C, SIGTERM and SIGHUP finish the step, write a
-    checkpoint and raise `KeyboardInterrupt` or `SystemExit`; a second Ctrl-C stops at once.
+    Under `torchrun` every rank processes its part of each batch, and the loss is that of the whole
+    batch; the run folder must be visible to all ranks. Ctrl-C, SIGTERM and SIGHUP finish the step,
+    write a checkpoint and raise `KeyboardInterrupt` or `SystemExit`; a second Ctrl-C stops at once.
 
     Args:
         settings: a preset's name, a TOML file or text, a dictionary, or `Settings`.
-        out: the run folder: new, or with `resume` one that holds a run of the same settings; None
-            writes nothing.
+        out: run folder: a new one, or with `resume` one that holds a run with the same settings.
+            None writes nothing.
         callbacks: monitors (`Callback`) and loggers (`Logger`).
-        resume: go on from the newest good checkpoint.
-        progress: where to show the progress: a bar on a terminal, else lines; None is nowhere.
-        overrides: settings to change, by dotted names: `{"epochs": 20, "optimiser.lr": 0.01}`.
-        restart: with `resume`, begin again at step 0 where no checkpoint can be loaded.
-        data: what to train on; see `data.from_object` for what each kind of object is taken for.
-        encoder: a module from samples to (n, d).
-        second_encoder: of the other side of a pair, such as texts.
-        projector: a module from h to z.
-        predictor: a module on top of the projector, on the side that learns.
-        objective: a function `(z1, z2) -> scalar`, one of ours for instance.
-        view: a `View`, or a function of one sample such as a transform of torchvision.
-        second_view: of the other side of a pair; the same as the first unless given.
-        optimiser: a function from a list of parameters to an optimiser of torch.
+        resume: continue from the newest intact checkpoint.
+        progress: stream for progress: a bar on a terminal, otherwise lines; None shows nothing.
+        overrides: settings to change, by dotted name: `{"epochs": 20, "optimiser.lr": 0.01}`.
+        restart: with `resume`, start again at step 0 if no checkpoint can be loaded.
+        data: data to train on; `data.from_object` lists what is accepted.
+        encoder: module that maps samples to (n, d).
+        second_encoder: encoder of the second view, such as texts.
+        projector: module that maps h to z.
+        predictor: module after the projector, on the online branch only.
+        objective: function `(z1, z2) -> scalar`, such as `InfoNCE()`.
+        view: a `View`, or a function of one sample such as a torchvision transform.
+        second_view: view for the second side of a pair; by default the same as the first.
+        optimiser: function that returns a torch optimiser for a list of parameters.
 
     Returns:
-        A `Run` where there is a folder, else an `OpenRun`; all that takes a run takes both.
+        A `Run` if there is a folder, otherwise an `OpenRun`; functions of runs accept both.
 
     Example:
         >>> import numpy as np

@@ -42,23 +42,22 @@ def tune(
 ) -> SearchResult:
     """Search for good settings: train many of them briefly, and continue the best to the end.
 
-    Leaves in the folder: `search.toml`, what was searched; `trials.json`, what came of it;
-    `best.toml`, settings for `chiaro train`; `trials/0000` and so on, run folders, of which only
-    the best keeps its weights; and what the engine needs to go on. A search that was stopped in
-    any way, `kill -9` included, goes on with `resume` where it was: no trial is lost or run again,
-    and on one process the result is the same to the bit. Several processes with `resume` work
-    through one search together.
+    Writes to the folder: `search.toml`, the search space; `trials.json`, the results; `best.toml`,
+    settings for `chiaro train`; run folders `trials/0000`, ..., of which only the best keeps its
+    weights; and the state of the engine. A search that was stopped in any way, even by `kill -9`,
+    continues with `resume`: no trial is lost or repeated, and with one process the result is
+    identical. Several processes with `resume` share one search.
 
     Args:
         search: a preset's name, a TOML file of settings or of a search (see `read_search`), or a
             `Search`.
-        trials: how many settings are drawn; 500 in [tan2024, App. B]. A resumed search may have
-            more than it had.
-        out: the folder of the search: new, or with `resume` one of the same search.
-        resume: go on with what is there.
-        engine: "optuna", or "ray" for clusters; the trials and the files are the same. A search
-            goes on with the engine it began with, and on Ray with as many trials.
-        progress: where a line goes for every trial that ends; None is nowhere.
+        trials: number of settings to try; 500 in [tan2024, App. B]. A resumed search may increase
+            it.
+        out: folder of the search: a new one, or with `resume` one of the same search.
+        resume: continue the search in the folder.
+        engine: "optuna", or "ray" for clusters; trials and files are the same. A search continues
+            with the engine that it started with, and on Ray with the same number of trials.
+        progress: stream for a line per finished trial; None prints nothing.
 
     References:
         li2020asha, tan2024
