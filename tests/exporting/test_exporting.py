@@ -375,6 +375,25 @@ def test_timm_loads_every_key(which, request, tmp_path):
     torch.testing.assert_close(transform(Image.fromarray(wide[0]))[None], right, rtol=0, atol=0.05)
 
 
+@pytest.mark.extra("timm")
+@pytest.mark.parametrize(
+    ("name", "size"), [("test_vit", None), ("test_vit2", 64), ("swin_tiny_patch4_window7_224", 64)]
+)
+def test_networks_of_timm_come_back_by_the_lines_of_the_card(name, size, tmp_path, monkeypatch):
+    """Built for a size that is not the default of their class, or renamed by timm's reader."""
+    encoder = cs.models.from_timm(name, size=size).eval()
+    side = encoder.example(1).shape[-1]
+    files = for_timm(encoder, Preprocessing(3, side, (0.5,) * 3, (0.2,) * 3))
+    (tmp_path / "DIR").mkdir()
+    files.write(tmp_path / "DIR")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(files.usage, names)  # noqa: S102
+    x = torch.rand(1, 3, side, side)
+    with torch.no_grad():
+        assert torch.equal(names["model"](x), encoder(x))
+
+
 @pytest.mark.extra("torchvision")
 @pytest.mark.parametrize("which", ["vit", "resnet"])
 def test_torchvision_loads_every_key_as_the_card_says(which, request, tmp_path, monkeypatch):

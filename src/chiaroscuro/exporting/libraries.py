@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -45,7 +48,9 @@ def for_timm(encoder: Model, prepare: Preprocessing) -> Files:
     else:
         adapter, arguments = _origin(encoder, "timm")
         name, tensors = arguments["name"], dict(adapter.module.state_dict())
-        given = {} if arguments.get("size") is None else {"img_size": arguments["size"]}
+        # of transformers, whose class has another default than the architecture
+        size = getattr(getattr(adapter.module, "patch_embed", None), "img_size", None)
+        given = {} if size is None else {"img_size": list(size)}
         pool = getattr(adapter.module, "global_pool", "avg")
         pool = pool if isinstance(pool, str) else getattr(pool, "pool_type", "avg")
     config = {
@@ -70,7 +75,38 @@ def for_timm(encoder: Model, prepare: Preprocessing) -> Files:
         },
     }
     usage = 'import timm\n\nmodel = timm.create_model("local-dir:DIR", pretrained=True).eval()'
-    return Files(tensors, {"config.json": config}, usage)
+    files = Files(tensors, {"config.json": config}, usage)
+    if isinstance(encoder, Adapter) and not _timm_loads(files):
+        files = dataclasses.replace(files, usage=_by_names(arguments, prepare))
+    return files
+
+
+def _timm_loads(files: Files) -> bool:
+    """Return whether timm reads the same tensors: some of its networks rename those of files that
+    have no head.
+    """
+    import timm
+
+    with tempfile.TemporaryDirectory() as folder:
+        files.write(Path(folder))
+        try:
+            loaded = timm.create_model(f"local-dir:{folder}", pretrained=True).state_dict()
+        except (RuntimeError, TypeError, KeyError, ValueError):
+            return False
+    names = files.tensors.keys()
+    return loaded.keys() == names and all(torch.equal(loaded[k], files.tensors[k]) for k in names)
+
+
+def _by_names(arguments: dict[str, Any], prepare: Preprocessing) -> str:
+    """Return the lines that load the tensors by their names, past timm's own reader."""
+    size = arguments.get("size")
+    given = f", in_chans={prepare.channels}" + ("" if size is None else f", img_size={size}")
+    return (
+        "import timm\nfrom safetensors.torch import load_file\n\n"
+        f'model = timm.create_model("{arguments["name"]}"{given})\n'
+        'model.reset_classifier(0)\nmodel.load_state_dict(load_file("DIR/model.safetensors"), '
+        "strict=True)\nmodel.eval()"
+    )
 
 
 def for_torchvision(encoder: Model, prepare: Preprocessing) -> Files:
@@ -217,8 +253,6 @@ def _gives_tokens(adapter: Adapter) -> bool:
 
 def _saved_names(module: Any) -> dict[str, Tensor]:
     """Return the weights as transformers itself would write them."""
-    import tempfile
-
     import transformers
     from safetensors.torch import load_file
 
