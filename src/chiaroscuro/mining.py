@@ -55,7 +55,7 @@ def mine(
         margin: relative distance from the positive, from 0 to 1; 0.05 [moreira2024].
         look: nearest neighbours that are looked at.
         index: "exact", ours, or "faiss".
-        seed: of the positives that are drawn.
+        seed: seed of the positives that are drawn.
 
     References:
         moreira2024

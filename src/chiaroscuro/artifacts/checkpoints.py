@@ -79,7 +79,7 @@ def save(
     remains, and every earlier checkpoint is as it was.
 
     Args:
-        folder: of all checkpoints of a run.
+        folder: folder of all checkpoints of a run.
         step: a count that is part of the name.
         arrays: of booleans, integers and floats. Other types (bfloat16, complex) travel as the
             integers or reals of the same bits, with their name in the state:
@@ -192,7 +192,7 @@ def latest_good(folder: str | os.PathLike) -> Latest:
     system does not let us read: that is no damage.
 
     Args:
-        folder: of all checkpoints of a run; it need not exist.
+        folder: folder of all checkpoints of a run; it need not exist.
 
     Example:
         >>> import tempfile

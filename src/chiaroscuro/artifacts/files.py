@@ -109,8 +109,8 @@ def require_own(folder: Path, names: Iterable[str]) -> None:
 
     Args:
         folder: which may be reached by a link itself.
-        names: of files that are appended to, and of folders that are written into. What `replace`
-            writes needs no look: a link under its name is replaced, not followed.
+        names: names of files that are appended to, and of folders that are written into. What
+            `replace` writes needs no look: a link under its name is replaced, not followed.
 
     Example:
         >>> require_own(Path("."), ["history.jsonl"])

@@ -28,7 +28,7 @@ def column_sizes(file: IO[bytes], what: str) -> list[dict[str, int]]:
     """Return the uncompressed bytes of each column, by group of rows; of nested ones in one sum.
 
     Args:
-        file: of parquet, in which any part can be found.
+        file: parquet file, in which any part can be found.
         what: the subject of a sentence, such as "`a.parquet`".
     """
     end = file.seek(0, os.SEEK_END)

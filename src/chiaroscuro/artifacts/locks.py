@@ -41,7 +41,7 @@ def one_writer(folder: Path) -> Iterator[str]:
     people. It works over NFS where locks are served; where the file system has none, that is said.
 
     Args:
-        folder: of the run; it is there.
+        folder: folder of the run; it is there.
 
     Yields:
         A sentence if the file system cannot lock, else "".

@@ -20,8 +20,8 @@ class Pieces:
     Args:
         lengths: rows of each piece.
         read: returns piece k as an array.
-        shape: of one row; () for a plain column.
-        dtype: of the numbers, as the first piece has it.
+        shape: shape of one row; () for a plain column.
+        dtype: dtype of the numbers, as the first piece has it.
 
     Example:
         >>> pieces = Pieces([2, 3], lambda k: np.full((2 + k, 4), k), (4,), np.dtype(int))

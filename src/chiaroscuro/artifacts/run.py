@@ -144,9 +144,9 @@ def record_of(line: bytes) -> tuple[dict[str, Any] | None, str]:
 class Run:
     """Folder of one training run.
 
-        settings.toml     what was asked for, every default filled in
-        environment.json  where it ran
-        history.jsonl     one JSON object per line, as training goes on
+        settings.toml     all settings, including defaults
+        environment.json  versions and hardware
+        history.jsonl     losses and measures, one JSON object per line
         checkpoints/      see `chiaroscuro.artifacts.checkpoints`
         embeddings/       files of `Embeddings`
         skipped.json      files of the data that could not be read, if any
@@ -160,10 +160,10 @@ class Run:
         diagnosis.json    measures and findings
         report.html       the page
 
-    `Run.create` makes one, `Run.open` finds one that is there.
+    `Run.create` creates one, `Run.open` opens an existing one.
 
     Args:
-        folder: where it is.
+        folder: path of the folder.
 
     Example:
         >>> import tempfile

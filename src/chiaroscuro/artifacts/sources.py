@@ -75,7 +75,7 @@ class Source:
     """Embeddings that are open and not read: arrays by our names, each with a shape and a type.
 
     Args:
-        name: of the file or folder.
+        name: name of the file or folder.
         arrays: of numpy (mapped where they are large), or `Pieces`.
         renamed: what arrays were called in the file, by our names.
         left: names in the file that nothing is made of.
@@ -345,8 +345,8 @@ def read_labels(path: Any, ids: Callable[[], np.ndarray] | None, n: int) -> dict
     """Read labels from a file of their own: one for each row, in order or by id.
 
     Args:
-        path: of a table with a column `label` (or one column), or an `.npy` of labels.
-        ids: of the rows, where they have any: a table with a column `id` is joined by it. Where
+        path: path of a table with a column `label` (or one column), or an `.npy` of labels.
+        ids: ids of the rows, where they have any: a table with a column `id` is joined by it. Where
             they have none, ids from 0 to n - 1 are the numbers of the rows.
         n: rows.
 

@@ -43,7 +43,7 @@ def from_arrays(
 
     Args:
         arrays: by name; `X` and `y` are read as `x` and `labels`.
-        name: of the dataset.
+        name: name of the dataset.
         more: further arrays.
 
     Example:
@@ -238,7 +238,7 @@ def numbered(
     Args:
         key: what the labels are called, for the sentences.
         labels: one word or one whole number a row.
-        names: of the labels 0, 1, ...; empty where they are not known.
+        names: names of the labels 0, 1, ...; empty where they are not known.
 
     Example:
         >>> numbered("labels", np.array(["dog", "cat", "dog"]))

@@ -31,7 +31,7 @@ class Corpus:
 
     Args:
         words: of the tokens, by falling frequency; the first three are no words.
-        tokens: of all sentences, one after another.
+        tokens: tokens of all sentences, one after another.
         starts: where each sentence begins, and after them where the last one ends.
 
     References:
@@ -122,7 +122,7 @@ class Corpus:
             length: tokens of a context, at most.
             power: 1 draws words as often as they occur; less, rare words more often
                 [mikolov2013word2vec, Sec. 2.3 draws less of frequent ones].
-            seed: of the draws.
+            seed: seed of the draws.
             first: the first row.
         """
         need(

@@ -329,7 +329,7 @@ class Dataset:
 
         Args:
             test: share of the test side, in (0, 1).
-            seed: of the choice.
+            seed: seed of the choice.
 
         Example:
             >>> data = Dataset({"x": np.eye(10), "labels": np.repeat([0, 1], 5)}).with_split(0.4)

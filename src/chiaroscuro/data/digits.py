@@ -67,7 +67,7 @@ class WanderingDigits:
         size: pixels of a side.
         renderings: drawings of each source in the fixed dataset, train and test.
         test: share of the sources held out.
-        seed: of the split and of the fixed drawings.
+        seed: seed of the split and of the fixed drawings.
 
     Sources:
         The digits: Alpaydin and Kaynak 1998, UCI "Optical Recognition of Handwritten Digits", test

@@ -32,20 +32,20 @@ def read_folder(
 ) -> Dataset:
     """Read the images under a folder.
 
-    `folder/cat/1.png` has the class `cat`, its topmost folder; `folder/1.png` has none.
-    `folder/train/cat/1.png` and `folder/test/cat/1.png` are also split, with `val` as the test side
-    where there is no `test`; then nothing may lie beside the sides, and a side alone is no class
-    either. The order is that of the sorted paths, the same on every machine.
-    Hidden files and files that are not called images are no part of the data; a file that is
-    called one and cannot be read is skipped, counted and listed in `data.skipped`. What opening
-    learns of 10,000 images or more is kept in the user's cache, until a file is added or removed.
+    `folder/cat/1.png` has the class `cat`, its topmost subfolder; `folder/1.png` has no class.
+    `folder/train/cat/1.png` and `folder/test/cat/1.png` also define a split (`val` is used if there
+    is no `test`); no other files or folders may then lie beside `train` and `test`. Images are
+    sorted by path, so the order is the same on every machine. Hidden files and files without an
+    image ending are ignored; an image that cannot be read is skipped, counted and listed in
+    `data.skipped`. For 10,000 images or more, the index is kept in the user's cache until a file is
+    added or removed.
 
     Args:
-        path: the folder.
-        size: bring every image to `size` x `size`; needed where sizes differ.
-        cache: keep decoded images in memory, instead of decoding when a batch is read.
+        path: folder.
+        size: resize every image to `size` x `size`; required if sizes differ.
+        cache: keep decoded images in memory, instead of decoding them for each batch.
         check: "decode" (default) reads every image once when opening, "header" only its header,
-            "none" nothing: then a broken image stops the batch that meets it, with its name.
+            "none" nothing; a broken image then raises an error when its batch is read.
         outside: follow links to files outside the folder.
 
     Example:

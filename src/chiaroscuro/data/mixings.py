@@ -54,7 +54,7 @@ class Linear(Mixing):
     Args:
         condition: largest condition number; matrices are drawn until one obeys. 10 is ours: at
             d = 10 one matrix of fifteen has it.
-        seed: of A.
+        seed: seed of A.
 
     Example:
         >>> g, z = Linear(3), np.eye(3)
@@ -121,7 +121,7 @@ class LeakyMLP(Mixing):
         depth: linear layers; 3 [rusak2022, Sec. 4.1]. 1 is `Linear`.
         slope: 0.2 [zimmermann2021clica, their code].
         condition: largest condition number of each layer, as for `Linear`.
-        seed: of the layers.
+        seed: seed of the layers.
 
     Example:
         >>> g = LeakyMLP(4)

@@ -53,7 +53,7 @@ def from_object(data: Any, name: str = "data") -> Dataset:
 
     Args:
         data: one of these.
-        name: of the dataset.
+        name: name of the dataset.
 
     Example:
         >>> from_object(np.eye(3))

@@ -44,7 +44,7 @@ class Order:
     Args:
         n: how many samples.
         batch: samples of one step, all ranks together.
-        seed: of the shuffling.
+        seed: seed of the shuffling.
         at_least: the fewest samples a batch of a rank may have: 2 where samples are each other's
             negatives.
 
@@ -174,7 +174,7 @@ class BlockOrder:
     Args:
         blocks: the blocks and the buffer.
         batch: samples of one step, all ranks together.
-        seed: of the shuffling.
+        seed: seed of the shuffling.
         at_least: as in `Order`.
         lanes: stretches that are read side by side; they need to divide the batch.
 

@@ -55,7 +55,7 @@ class Process:
         mixing: g; None observes the latents themselves.
         n: rows of the dataset.
         test: share of them held out.
-        seed: of the dataset's latents; `sample` has its own.
+        seed: seed of the dataset's latents; `sample` has its own.
 
     References:
         rusak2022, zimmermann2021clica

@@ -19,7 +19,7 @@ class Scaling:
     """Mean and standard deviation of each feature, by its name.
 
     Args:
-        names: of the features; `colour=red` is 1 where the column `colour` says red, else 0.
+        names: names of the features; `colour=red` is 1 where the column `colour` says red, else 0.
         mean, std: one number each; a constant feature has the std 1.
     """
 

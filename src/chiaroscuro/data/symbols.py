@@ -173,7 +173,7 @@ class SymbolTask:
 
         Args:
             n: draws; None gives every combination of positive probability once.
-            seed: of the draws and of the split.
+            seed: seed of the draws and of the split.
             test: share to hold out; 0 makes no split.
         """
         if n is None:

@@ -67,22 +67,22 @@ def read_csv(
 ) -> Dataset:
     """Read a table of comma-, semicolon- or tab-separated values.
 
-    Columns of numbers are the features of `x`, standardised by the rows that are trained on.
-    Columns of a few different strings become categories, one feature each (`colour=red`). A column
-    called `label` or `labels` is the class; one called like another target (`target`, `y`,
-    `class`, ...) is refused until `labels` or `drop` says what it is. A column of row numbers
-    without a name, as pandas writes it, is left out.
+    Numeric columns are the features `x`, standardised with the mean and deviation of the training
+    rows. Text columns with few distinct values are one-hot encoded (`colour=red`). A column called
+    `label` or `labels` is the class; for other names of a target (`target`, `y`, `class`, ...),
+    `labels` or `drop` must say what it is. An unnamed column of row numbers, as pandas writes it,
+    is dropped.
 
     Args:
         path: `.csv` or `.tsv` in UTF-8, gzipped or not.
-        labels: the column of classes.
-        drop: columns to leave out.
-        text: the column of texts, which then are the input.
-        image: the column of paths of images beside the table, which then are the input.
-        standardise: False leaves the features as they are.
-        header: whether the first line has the names; otherwise they are c0, c1, ...
-        size: bring images to `size` x `size`.
-        outside: allow paths of images outside the folder of the table.
+        labels: column that holds the class.
+        drop: columns to drop.
+        text: column that holds texts, to be used as input.
+        image: column that holds image paths relative to the table, to be used as input.
+        standardise: whether to standardise the features.
+        header: whether the first line holds the names; otherwise they are c0, c1, ...
+        size: resize images to `size` x `size`.
+        outside: allow image paths outside the folder of the table.
 
     Example:
         >>> import tempfile

@@ -27,7 +27,7 @@ def modular_addition(n: int = 16, k: int = 8, test: float = 0.2, seed: int = 0) 
         n: symbols; 16 [semantic2025, Sec. 5].
         k: the modulus; 8 [semantic2025, Sec. 5].
         test: share of the held-out side; 0.2 [semantic2025, Sec. 5].
-        seed: of the split.
+        seed: seed of the split.
 
     References:
         semantic2025
@@ -94,7 +94,7 @@ def contrastive_mod_add(
         misalignment: the probability of one chosen context of each symbol, the others sharing the
             rest evenly; 0.9 in [semantic2025, App. A.10], 0 for none chosen.
         noise: the share of pairs whose result c is drawn at random from 0, ..., k - 1; ours.
-        seed: of the choice of contexts.
+        seed: seed of the choice of contexts.
 
     References:
         semantic2025

@@ -190,7 +190,7 @@ def invariance_rate(
     Args:
         module: maps (n, ...) to (n, d), in `eval` mode.
         x1, x2: two views, paired.
-        loss: of (2n, d), the first view above the second.
+        loss: loss of (2n, d), the first view above the second.
 
     References:
         calder2025

@@ -41,7 +41,7 @@ class Outer(Factor):
     Args:
         g: (n, d, T, out), gradients of the layer's outputs.
         a: (n, T, in), its inputs; a last column of ones if it has a bias.
-        shapes: of the parameters whose gradients stand side by side in (out, in).
+        shapes: shapes of the parameters whose gradients stand side by side in (out, in).
         entries: of a table, which of its entries the `in` columns stand for.
     """
 

@@ -29,7 +29,7 @@ class Steps:
         rk4     the classical Runge-Kutta rule, four velocities a step; error of order 4
 
     Args:
-        size: of a step in time: the learning rate of gradient descent.
+        size: size of a step in time: the learning rate of gradient descent.
         count: how many.
         every: record the start, every so many steps, and the end.
         rule: "euler" is gradient descent itself; "rk4" is close to the flow.
@@ -102,8 +102,8 @@ def vanilla_flow(
     Relations: it is `kernel_flow` with K = I.
 
     Args:
-        loss: of all embeddings (n, d) together. For two views, stack them and part them inside:
-            `lambda z: objective(z[:n], z[n:])`.
+        loss: loss of all embeddings (n, d) together. For two views, stack them and part them
+            inside: `lambda z: objective(z[:n], z[n:])`.
         z: (n, d), the start.
         steps: how to follow it.
         project: applied after each step, `numerics.unit` for the sphere.
@@ -186,7 +186,7 @@ def training_flow(loss: Loss, module: nn.Module, x: Tensor, steps: Steps) -> Flo
     Relations: with "euler" it equals `torch.optim.SGD` at learning rate `size`.
 
     Args:
-        loss: of all outputs (n, d) together.
+        loss: loss of all outputs (n, d) together.
         module: maps x to (n, d); its mode (`train` or `eval`) is kept, its buffers are copied.
         x: (n, ...), the whole batch.
         steps: how to follow it.

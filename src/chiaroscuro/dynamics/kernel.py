@@ -152,7 +152,7 @@ def velocity(module: nn.Module, x: Tensor, loss: Callable[[Tensor], Tensor]) -> 
 
     Args:
         module, x: as for `neural_kernel`.
-        loss: of all outputs (n, d) together, a scalar: the total, with no factor to be added.
+        loss: loss of all outputs (n, d) together, a scalar: the total, with no factor to be added.
 
     References:
         calder2025

@@ -116,7 +116,7 @@ class Pairs:
         data: the samples.
         first, second: the views of the two sides; None leaves a sample as it is.
         fresh: whether the data draw each side anew.
-        seed: of the views.
+        seed: seed of the views.
         separate: whether the second side is the text of an image.
     """
 

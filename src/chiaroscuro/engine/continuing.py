@@ -25,7 +25,7 @@ def continued(folder: str | os.PathLike, overrides: Iterable[str] = ()) -> Setti
     change what has no effect on the weights.
 
     Args:
-        folder: of the run.
+        folder: folder of the run.
         overrides: `key=value`, as for `--set`.
     """
     run = Run.open(folder)

@@ -127,7 +127,7 @@ def require_fit(where: str, name: str, value: Any, known: Mapping[str, Any]) -> 
 
     Args:
         where: the run, for people.
-        name: of the ingredient.
+        name: name of the ingredient.
         value: the object that is given now; data as a `Dataset`.
         known: what the run remembers of it.
     """

@@ -1090,7 +1090,7 @@ def joined_ranks(device: str = "auto") -> Iterator[None]:
     Without `torchrun`, with one rank, or in a group that exists already, nothing happens.
 
     Args:
-        device: of the settings; "cpu" asks for no accelerator, however many are here.
+        device: device of the settings; "cpu" asks for no accelerator, however many are here.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1 or not dist.is_available() or dist.is_initialized():
@@ -1128,7 +1128,7 @@ def backends(kind: str | None) -> str:
     So the device of the settings decides, not what the machine has.
 
     Args:
-        kind: of the accelerator that is here, such as "cuda"; None if there is none.
+        kind: kind of the accelerator that is here, such as "cuda"; None if there is none.
 
     Example:
         >>> backends("cuda"), backends(None)
@@ -1148,7 +1148,7 @@ def require_device(kind: str, local: int, devices: int) -> int:
     """Refuse more ranks on a machine than it has devices; return the device of this one.
 
     Args:
-        kind: of device.
+        kind: kind of device.
         local: the number of this rank on its machine, from 0.
         devices: how many there are.
     """

@@ -258,7 +258,7 @@ def embedder(
     Args:
         networks: `Networks`, or any module.
         data: the samples.
-        side: of a pair.
+        side: side of a pair.
         views: that the networks were trained on.
         passing: None leaves networks where they are, and reads without workers.
     """
@@ -334,7 +334,7 @@ def pass_through(
     Args:
         networks: `Networks`, or any module.
         data: the samples.
-        side: of a pair.
+        side: side of a pair.
         views: that the networks were trained on.
         passing: how; None leaves networks where they are.
     """

@@ -29,21 +29,23 @@ def _preserved_random_state() -> Any:
 
 
 class ContrastiveEmbedding(_Names, _Transformer, _Estimator):
-    """A contrastive embedding of arrays (n, d) or images (n, h, w, 3), without labels or, by an
-    objective that takes them, with.
+    """Contrastive embedding of arrays (n, d) or images (n, h, w, 3), as a scikit-learn transformer.
 
-    Arrays are standardised and seen under noise by a small perceptron; images (uint8) under
-    SimCLR's augmentations by a small residual network. `transform` gives the representation h.
+    Labels are optional, for objectives that use them.
+
+    Arrays are standardised, augmented with noise and encoded by a small perceptron; images (uint8)
+    are augmented as in SimCLR and encoded by a small residual network. `transform` returns the
+    representation h.
 
     Args:
         n_components: dimension of h for arrays.
-        objective: in its notation, or an objective, or any function `(z1, z2) -> scalar`; NT-Xent
-            at 0.5 [chen2020simclr, B.9].
-        view: in its notation, or a view, or a function of one sample; None is `Jitter(noise=0.5)`
-            for arrays, SimCLR at 0.5 for images.
-        encoder: in its notation, or a module, which is copied; None is one that fits the data.
-        epochs, batch, lr: of AdamW; plain values without a paper behind them.
-        random_state: of weights, order and views.
+        objective: objective, its text, or any function `(z1, z2) -> scalar`; NT-Xent at tau 0.5
+            [chen2020simclr, B.9].
+        view: view, its text, or a function of one sample; None is `Jitter(noise=0.5)` for arrays
+            and `SimCLR` at strength 0.5 for images.
+        encoder: module, which is copied, or its text; None chooses one that fits the data.
+        epochs, batch, lr: training settings of AdamW; our own defaults.
+        random_state: seed of weights, order and views.
 
     Attributes:
         networks_: encoder and projector. n_features_in_: columns of an array.

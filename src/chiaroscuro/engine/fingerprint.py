@@ -40,7 +40,7 @@ class Fingerprint(NamedTuple):
 
     Args:
         rows: the number of samples.
-        sha256: of ids, labels and contents.
+        sha256: sha256 of ids, labels and contents.
         sampled: the same with the contents of at most 64 rows, as older checkpoints have it.
     """
 

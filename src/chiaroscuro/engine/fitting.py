@@ -112,7 +112,7 @@ class Origin:
         settings: that were asked for.
         data: the samples trained on.
         run: the data, views and untrained networks behind it.
-        fingerprint: of the data: ranks compare it, and no other data are gone on with.
+        fingerprint: fingerprint of the data: ranks compare it, and no other data are gone on with.
         notes: sentences to say before the first step.
         records: to begin the history of this process with.
         prepare: called with the run once no other process can write to it, before its state is

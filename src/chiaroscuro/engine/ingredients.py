@@ -231,7 +231,7 @@ def text_of(settings: Settings, name: str) -> str:
     """Return the text that settings have for an ingredient.
 
     Args:
-        settings: of a run.
+        settings: settings of a run.
         name: one of those of `Ingredients`.
     """
     part, key = PLACES[name]
@@ -404,7 +404,7 @@ def described(
     Args:
         ingredients: the objects.
         settings: that name them.
-        fingerprint: of the data trained on.
+        fingerprint: fingerprint of the data trained on.
         dimensions: of each encoder's output, None where it is not known.
     """
     descriptions: dict[str, Any] = {}

@@ -39,7 +39,7 @@ class TensorBoard(Logger):
     """Write event files for TensorBoard: `pip install 'chiaroscuro[tensorboard]'`.
 
     Args:
-        folder: of the event files; None is `tensorboard` in the run folder.
+        folder: folder of the event files; None is `tensorboard` in the run folder.
     """
 
     def __init__(self, folder: str | os.PathLike | None = None):
@@ -71,8 +71,8 @@ class WandB(Logger):
 
     Args:
         project: the run's project there.
-        name: of the run; None is that of the run folder.
-        folder: of its files; None is `wandb` in the run folder.
+        name: name of the run; None is that of the run folder.
+        folder: folder of its files; None is `wandb` in the run folder.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class MLflow(Logger):
 
     Args:
         experiment: the run's experiment there.
-        name: of the run; None is that of the run folder.
-        folder: of its database, `mlflow.db`, and its files; None is the run folder.
+        name: name of the run; None is that of the run folder.
+        folder: folder of its database, `mlflow.db`, and its files; None is the run folder.
     """
 
     def __init__(

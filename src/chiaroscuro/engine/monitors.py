@@ -26,7 +26,7 @@ def watch(
     20 ms for 512 rows of 128 dimensions on one core.
 
     Args:
-        measure: of embeddings (n, d) to numbers by name, such as `diagnostics.monitor`.
+        measure: function from embeddings (n, d) to numbers by name, such as `diagnostics.monitor`.
         rows: of the training data, at most, evenly spaced.
         every: epochs between looks; the last is always looked at.
 
@@ -71,7 +71,8 @@ def held_out(
     nothing: it is there to look at. Labels that are ids, however large, are numbered from 0 first.
 
     Args:
-        measure: of (h, labels) of the larger part and of the one held out to numbers by name.
+        measure: function from (h, labels) of the larger part and of the held-out part to numbers by
+            name.
         rows: at most so many of the part held out, and twice as many of the other, evenly spaced.
         every: epochs between looks; the last epoch is always looked at.
     """

@@ -78,7 +78,7 @@ class Networks(nn.Module):
             x2: the second, or `Crops`: the second and all further ones, of any sizes that the
                 encoder takes; those of one size go through it in one batch, and all through the
                 projector. Or `Triples`: the second and hard negatives, which belong to its side.
-            side: of a single view.
+            side: side of a single view.
             projections: return a pair of tuples instead: what the predictor makes of each view,
                 and the projections it was made of.
         """
@@ -217,7 +217,7 @@ def build(
 
     Args:
         settings: the texts of encoder, projector and predictor.
-        seed: of the weights.
+        seed: seed of the weights.
         modules: taken as they are, weights and all, in the place of texts.
         dimensions: of each encoder's output, None where the encoder says it itself.
 
@@ -334,7 +334,7 @@ def as_compiled(networks: Networks) -> Any:
     Their own `state_dict` keeps its names, and what was trained compiled loads anywhere.
 
     Args:
-        networks: of which the parameters are shared.
+        networks: networks of which the parameters are shared.
     """
     names = (os.environ.get("CXX"), "c++", "g++", "clang++", "cl")
     need(
@@ -362,7 +362,7 @@ def require_vocabulary(networks: Networks, data: Dataset) -> None:
     """Refuse an encoder that reads other tokens than those that texts become.
 
     Args:
-        networks: of which the encoder of texts is looked at.
+        networks: networks of which the encoder of texts is looked at.
         data: with their tokenizer.
     """
     inputs = set(data.inputs) - {SECOND}

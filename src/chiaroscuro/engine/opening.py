@@ -41,7 +41,7 @@ class OpenRun:
         ingredients: objects in the place of texts.
         run: the folder, or None for a training in memory.
         networks: trained ones, where they are here already.
-        records: of the history, for a training in memory.
+        records: records of the history, for a training in memory.
         initial: weights before the first step, where texts do not make them again.
         known: what is known of objects without a notation; a folder has it in `objects.json`.
     """
@@ -229,7 +229,7 @@ class OpenRun:
 
         Args:
             folder: new or empty.
-            licence: of the weights, for the model card.
+            licence: licence of the weights, for the model card.
         """
         # looked up when called: what exports a run is built on what opens one
         exporting = importlib.import_module("chiaroscuro.exporting")
@@ -283,8 +283,8 @@ def as_trained(folder: Path | str, step: int) -> Iterator[None]:
     Its checksums may be right: they tell damage, not who wrote it.
 
     Args:
-        folder: of the run.
-        step: of the checkpoint.
+        folder: folder of the run.
+        step: step of the checkpoint.
     """
     try:
         yield

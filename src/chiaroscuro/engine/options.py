@@ -16,7 +16,7 @@ class FitOptions:
     """How `fit` runs: momentum encoder, memory, precision, device, and what is saved.
 
     Args:
-        seed: of the queue's first rows, of dropout, and of a `DataLoader`'s own shuffling.
+        seed: seed of the queue's first rows, of dropout, and of a `DataLoader`'s own shuffling.
         symmetric: with a momentum copy, add the loss with the two views exchanged [grill2020byol].
         micro_batch: pairs embedded at a time, by gradient caching; 0 is all of them.
         device: "auto" is the accelerator (CUDA, MPS, ...) where there is one, else the CPU.

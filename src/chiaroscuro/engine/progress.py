@@ -24,7 +24,7 @@ class Progress:
 
     Args:
         stream: where to; None says nothing.
-        steps: of the whole training.
+        steps: steps of the whole training.
         start: the step at which this process begins.
         batch: samples of a step, all ranks together.
 

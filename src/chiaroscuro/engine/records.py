@@ -17,7 +17,7 @@ def record(kind: Any, table: Any, path: str = "", whole: Any = None) -> Any:
     """Return the dataclass `kind` from a table, with those inside it from the tables inside.
 
     Args:
-        kind: of the record.
+        kind: kind of the record.
         table: only what differs from the defaults.
         path: dotted, where the table stands.
         whole: the outermost record, in which a misplaced key is looked for; `kind` unless given.

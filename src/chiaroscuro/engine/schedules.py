@@ -23,7 +23,7 @@ def cosine(step: int, steps: int, warmup: int = 0) -> float:
 
     Args:
         step: from 0; at `steps` and beyond the factor is 0.
-        steps: of the whole training.
+        steps: steps of the whole training.
         warmup: steps until the factor is 1.
 
     References:
@@ -73,7 +73,7 @@ def towards_one(momentum: float, step: int, steps: int) -> float:
     Args:
         momentum: at step 0; 0.996 in the paper.
         step: from 0.
-        steps: of the whole training.
+        steps: steps of the whole training.
 
     References:
         grill2020byol

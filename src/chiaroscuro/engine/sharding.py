@@ -90,7 +90,7 @@ def sharded(networks: Networks, device: torch.device) -> Networks:
 
     Args:
         networks: on the host, alike on every rank.
-        device: of the parts.
+        device: device of the parts.
     """
     if world_size() == 1:
         return networks.to(device)

@@ -118,7 +118,7 @@ def begin(
             `shard` they stay on the host and are filled at the end, and each device gets its part.
         objective: as well.
         optimiser: one of torch's, settings of one, or a function from parameters to one.
-        options: of the training.
+        options: options of the training.
     """
     device = device_of(options.device)
     if options.sync_batch_norm:
@@ -237,7 +237,7 @@ def diverged(state: State, what: str, step: int | None = None) -> Diverged:
     """Return the error of a training whose numbers are none any more.
 
     Args:
-        state: of the training.
+        state: state of the training.
         what: is not a number.
         step: at which; that of the state if None.
     """

@@ -55,8 +55,8 @@ def take_step(
         networks: those of the state, as they are called: compiled, or over several ranks (with
             micro-batches, which synchronise here, never the latter).
         batch: this rank's part.
-        options: of the training.
-        steps: of the whole training.
+        options: options of the training.
+        steps: steps of the whole training.
     """
     state.optimiser.zero_grad(set_to_none=True)
     loss = _backward(state, networks, batch, options)

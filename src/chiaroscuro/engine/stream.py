@@ -56,7 +56,7 @@ class Steps(TorchDataset):
     Args:
         pairs: what makes two views of samples.
         order: which samples.
-        labels: of all samples, or None.
+        labels: labels of all samples, or None.
         rank, world: which part.
     """
 
@@ -203,7 +203,7 @@ def view_batches(
         data: whatever `open_data` takes: a name, a file, arrays, or a dataset of another library.
         view: a `View`, a transform of one sample, or a text; None leaves samples as they are.
         batch: pairs of a step, all ranks together.
-        seed: of order and views.
+        seed: seed of order and views.
         second_view: of the other side of a pair; None is the same as the first.
 
     Example:
@@ -236,7 +236,7 @@ class Iterated:
 
     Args:
         batches: the iterable.
-        seed: of that stream.
+        seed: seed of that stream.
         length: batches of an epoch, needed where the iterable does not say.
     """
 

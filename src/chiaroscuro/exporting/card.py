@@ -28,7 +28,7 @@ class Facts:
     """What the card says about a network.
 
     Args:
-        title: of the card.
+        title: title of the card.
         library: that loads the export.
         encoder: its notation.
         d: dimension of its output.
@@ -36,12 +36,12 @@ class Facts:
         prepare: preprocessing as a dictionary; empty where there are no images.
         n_features: of a table that is standardised by `config.json`; 0 where it is not.
         usage: lines of Python that load the export.
-        settings: of the training, nested; empty if unknown.
+        settings: settings of the training, nested; empty if unknown.
         environment: of the training.
         epochs, steps: how long it was trained, if known.
         evaluation: of `evaluate`, or the sentence that says why there is none.
         diagnosis: of the run, if one was made.
-        licence: of the weights, as you state it; empty if you do not.
+        licence: licence of the weights, as you state it; empty if you do not.
         objects: objective, view and so on, whose papers are cited.
     """
 

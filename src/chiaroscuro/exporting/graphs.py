@@ -69,8 +69,8 @@ def to_program(encoder: Model, path: Path, size: int | None = None) -> float:
 
     Args:
         encoder: any encoder.
-        path: of the file.
-        size: of its images, as for `as_program`.
+        path: path of the file.
+        size: size of its images, as for `as_program`.
     """
     torch.export.save(as_program(encoder, size), path)
     loaded: Any = torch.export.load(path).module()
@@ -85,8 +85,8 @@ def to_onnx(encoder: Model, path: Path, size: int | None = None) -> float:
 
     Args:
         encoder: any encoder.
-        path: of the file.
-        size: of its images, as for `as_program`.
+        path: path of the file.
+        size: size of its images, as for `as_program`.
     """
     for package in ("onnx", "onnxscript", "onnxruntime"):
         if importlib.util.find_spec(package) is None:

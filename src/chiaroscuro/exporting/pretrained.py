@@ -160,7 +160,7 @@ def export(
         run: a `Run`, its folder, or an `OpenRun`.
         to: one of these five.
         out: a folder that is new or empty.
-        licence: of the weights, for the card.
+        licence: licence of the weights, for the card.
         evaluation: evaluate the run for the card, beside its controls.
         side: 1 is the second encoder of a run that has two, the one for texts.
     """
@@ -213,7 +213,7 @@ def save_pretrained(
     Args:
         subject: a run, its folder, or what `load_pretrained` returned.
         folder: new or empty.
-        licence: of the weights, for the card.
+        licence: licence of the weights, for the card.
         evaluation: evaluate a run for the card, beside its controls.
         side: 1 is the second encoder of a run that has two, the one for texts.
     """

@@ -76,7 +76,7 @@ class Supervised:
     """How a classifier is trained.
 
     Args:
-        steps: of the optimiser, the same for every fraction of labels.
+        steps: steps of the optimiser, the same for every fraction of labels.
         batch: rows of a step; fewer where there are fewer.
         lr: of AdamW, at the head; a tenth of the steps warm up, a cosine ends at 0.
         weight_decay: 0.05 [bao2022beit, Table 9].
@@ -105,7 +105,7 @@ def fit_labels(
         rows: labelled samples.
         view: that they are seen through; None as they are.
         how: steps, rates and decay.
-        seed: of order, views and dropout.
+        seed: seed of order, views and dropout.
         device: where.
     """
     model.frozen = tuple(freeze_but_last(model.encoder, how.layers))

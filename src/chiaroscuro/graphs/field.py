@@ -69,7 +69,7 @@ def cross_entropy(graph: Graph, z: Tensor, kernel: Kernel) -> CrossEntropy:
     Args:
         graph: every node needs an edge; at least two nodes (one on each side).
         z: (n, d) embeddings of the nodes; gradients flow.
-        kernel: of the embeddings. tan2024's tau at gamma = 2 is twice that of `Gaussian`.
+        kernel: kernel of the embeddings. tan2024's tau at gamma = 2 is twice that of `Gaussian`.
 
     Numerics: log R in tiles, never the n x n matrix; the attraction over edges from differences.
 

@@ -105,7 +105,7 @@ class Pairs:
     Args:
         graph: nodes without edges are never drawn.
         batch: pairs of a step; 50 in [tan2024, App. C].
-        seed: of the draws.
+        seed: seed of the draws.
         by: "nodes": distinct nodes, each as likely [tan2024, Thm 4.2]; "edges": distinct stored
             weights (on a bipartite graph, edges from its first side), each drawn as likely as it
             weighs, as CLIP samples its pairs.

@@ -88,7 +88,7 @@ def block_model(sizes: Sequence[int], p: float, q: float, seed: int = 0) -> Grap
     Args:
         sizes: nodes of each cluster; six of 100 in [tan2024, App. C].
         p, q: 1 and 0, or 0.75 and 0.2, in [tan2024, App. C].
-        seed: of the coins; a seed gives the same graph anywhere.
+        seed: seed of the coins; a seed gives the same graph anywhere.
 
     Numerics: draws how many edges a pair of clusters has, then which: time and memory go with the
     edges, not with the pairs of nodes, unless more than one in fifty is an edge.

@@ -59,7 +59,8 @@ def spectral_embedding(
         graph: symmetric weights, except for "generalised".
         k: how many, the trivial ones included.
         kind: "symmetric" [ng2001], "unnormalised", "random walk" [shi2000] or "generalised".
-        tolerance: of the residuals, relative to the largest eigenvalue; they are returned.
+        tolerance: tolerance of the residuals, relative to the largest eigenvalue; they are
+            returned.
 
     Numerics: float64. Components of up to 512 nodes are solved densely, larger ones by implicitly
     restarted Lanczos on the largest eigenvalues of the mirrored operator, from a fixed start.
@@ -118,7 +119,7 @@ def spectral_clustering(
     Args:
         graph: as for `spectral_embedding`.
         k: how many clusters; `n_clusters(graph)` suggests one.
-        kind: of Laplacian.
+        kind: kind of Laplacian.
         seed, n_starts: of `kmeans`.
 
     References:

@@ -43,10 +43,11 @@ def shuffled(
     marginal laws stay as they are.
 
     Args:
-        measure: of the arrays, a number: `alignment`, or `lambda h, y: knn_leave_one_out(h, y, 5)`.
+        measure: measure of the arrays, a number: `alignment`, or `lambda h, y:
+            knn_leave_one_out(h, y, 5)`.
         arrays: two or more of n rows; only the order of the last one changes.
         repeats: 20 permutations, each one random cycle through all rows.
-        seed: of the permutations.
+        seed: seed of the permutations.
 
     Example:
         >>> from chiaroscuro.measures.sphere import alignment
@@ -110,11 +111,11 @@ def interval(
     rows towards collapse; `replace=True` does it all the same, right for means over rows.
 
     Args:
-        measure: of the arrays, a number.
+        measure: measure of the arrays, a number.
         arrays: one or more of n >= 4 rows; the same rows are drawn of all of them.
         repeats: 100 halves.
         level: 0.95.
-        seed: of the halves.
+        seed: seed of the halves.
 
     Numerics: the interval is centred on the value: a measure that grows with the number of rows,
     as a rank does where n < d, keeps its bias.

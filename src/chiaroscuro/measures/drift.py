@@ -65,7 +65,7 @@ def two_sample(a: Any, b: Any, seed: int = 0) -> TwoSample:
 
     Args:
         a, b: (n, d) and (m, d), n >= 8 and m >= 8; 400 rows of each are drawn.
-        seed: of draws, permutations and directions.
+        seed: seed of draws, permutations and directions.
 
     References:
         gretton2012mmd
@@ -189,7 +189,7 @@ def drift(now: Any, before: Any, paired: bool, seed: int = 0) -> Drift:
     Args:
         now, before: (n, d) and (m, e).
         paired: whether row i is the same sample in both; n = m then.
-        seed: of what is drawn.
+        seed: seed of all random choices.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(200, 6))

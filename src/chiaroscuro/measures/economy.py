@@ -32,7 +32,7 @@ class Economy(Record):
         sizes: numbers of dimensions kept, rising; the last is all.
         recall: share of the ten nearest kept, by order of dimensions (`first`: as they come,
             `variance`: of largest variance, `principal`: rotated first) and size.
-        accuracy: of 20 neighbours, the same; empty without labels.
+        accuracy: accuracy of 20 neighbours, the same; empty without labels.
         enough: the least size at which at most a hundredth is lost, by order: of accuracy with
             labels, else of recall.
         order: the dimensions by falling variance; those from `enough["variance"]` on may go.

@@ -31,7 +31,7 @@ def kmeans(x: Any, k: int, seed: int = 0, n_starts: int = 10) -> Clusters:
     Args:
         x: (n, d).
         k: clusters, 1 to n.
-        seed: of the starts.
+        seed: seed of the starts.
         n_starts: 10.
 
     Numerics: float64, around the mean.

@@ -25,7 +25,7 @@ class Versus(Record):
 
     Args:
         overlap: mean share of the ten nearest rows that are the same in both.
-        accuracy: of 20 neighbours, of the first and the second; empty without labels.
+        accuracy: accuracy of 20 neighbours, of the first and the second; empty without labels.
         p_value: of the difference, by the rows that only one names rightly (McNemar's exact test).
         by_class: accuracy of both for each class, (classes, 2).
         first_better, second_better: rows that only one names rightly, the clearest first.

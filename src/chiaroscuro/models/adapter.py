@@ -155,7 +155,7 @@ def from_torchvision(
 
     Args:
         name: as in `torchvision.models.list_models()`.
-        weights: of the model, with or without its classifier.
+        weights: weights of the model, with or without its classifier.
         partial: take what fits of the weights and leave the rest as it was initialised.
         prefix: in front of the names of the file; None finds it.
     """
@@ -201,7 +201,7 @@ def from_timm(
     Args:
         name: as in `timm.list_models()`.
         channels: of the input.
-        weights: of the model, with or without its classifier.
+        weights: weights of the model, with or without its classifier.
         size: side of the images, for models that are built for one (transformers); None is timm's.
         partial: take what fits of the weights and leave the rest as it was initialised.
         prefix: in front of the names of the file; None finds it.

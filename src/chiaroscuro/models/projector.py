@@ -27,8 +27,8 @@ class Projector(Model):
         d: dimension of z; 128 [chen2020simclr, Sec. 2.3]. None keeps that of h.
         depth: linear layers; 2 [chen2020simclr, Sec. 2.3]; 1 is the linear projector of
             [cosentino2022]; 0 the identity.
-        width: of the hidden layers; None is that of h, as in the code of [chen2020simclr].
-        batch_norm: before each relu. On, as in the code of [chen2020simclr].
+        width: width of the hidden layers; None is that of h, as in the code of [chen2020simclr].
+        batch_norm: whether a batch norm precedes each relu, as in the code of [chen2020simclr].
         last: "standardise" (a BatchNorm without affine part), "unit" (rows of norm 1) or "none".
 
     Numerics: a BatchNorm needs at least two samples in a training batch; a zero row stays zero

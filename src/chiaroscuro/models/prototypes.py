@@ -30,7 +30,7 @@ class Prototypes(Model):
             for ImageNet; 300 is ten times fewer than SwAV has, for small data.
         bottleneck: dimension of u: 128 [caron2020swav], 256 [caron2021dino].
         depth: linear layers of the perceptron: 2 [caron2020swav], 3 [caron2021dino].
-        width: of its hidden layers, 2048 in both; None is that of h.
+        width: width of its hidden layers, 2048 in both; None is that of h.
         activation: "relu" [caron2020swav] or "gelu" [caron2021dino].
         batch_norm: before each activation: as in [caron2020swav], not as in [caron2021dino].
 

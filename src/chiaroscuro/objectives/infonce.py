@@ -31,8 +31,8 @@ class InfoNCE(Objective):
         On unit vectors Gaussian(tau) and Cosine(tau) give the same loss.
 
     Args:
-        kernel: how alike two embeddings are; Cosine(0.5) is SimCLR's [chen2020simclr].
-        negatives: who the candidates are; AllButSelf() is NT-Xent's [chen2020simclr, eq. 1].
+        kernel: similarity of two embeddings; Cosine(0.5) is SimCLR's [chen2020simclr].
+        negatives: which samples are candidates; AllButSelf() is NT-Xent's [chen2020simclr, eq. 1].
         anchors: "both" views, or "first" only [semantic2025, eq. 2].
 
     Numerics: never holds the n x n matrix; a collapsed batch gives log(number of candidates) and

@@ -24,7 +24,7 @@ class JournalLock:
     Optuna's own are files that a killed process leaves behind, and the next waits 30 s for.
 
     Args:
-        path: of the lock file.
+        path: path of the lock file.
     """
 
     def __init__(self, path: Path):

@@ -28,7 +28,7 @@ def draw_trials(result: SearchResult, folder: str | Path) -> list[Path]:
     stopped ones grey, the best one orange.
 
     Args:
-        result: of `tune`, or `read_result`.
+        result: result of `tune`, or `read_result`.
         folder: where they go; it exists.
     """
     seen = [trial for trial in result.trials if trial.curve]

@@ -47,7 +47,7 @@ class Search:
             "online_knn", that of 20 neighbours.
         first: epochs before the first decision; 1, the least there is.
         reduction: 4, the default of Ray Tune, which [tan2024, App. B] used; 0 stops no trial early.
-        seed: of the values. The seed of the trainings is a setting.
+        seed: seed of the values. The seed of the trainings is a setting.
 
     References:
         li2020asha, tan2024

@@ -199,7 +199,7 @@ def drawn(space: Mapping[str, Distribution], seed: int, trial: int) -> dict[str,
 
     Args:
         space: distributions by name.
-        seed: of the search.
+        seed: seed of the search.
         trial: its number, from 0.
 
     Example:

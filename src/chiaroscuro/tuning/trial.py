@@ -74,7 +74,7 @@ def run_trial(search: Search, number: int, out: Path, report: Report) -> str:
 
     Args:
         search: whose trial.
-        number: of the trial.
+        number: number of the trial.
         out: the folder of the search.
         report: told the accuracy after every epoch. After a stop it may be told an epoch again.
     """

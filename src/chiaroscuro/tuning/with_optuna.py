@@ -35,7 +35,7 @@ def goes_on(value: float, others: list[float], reduction: int) -> bool:
     search that was killed decides as one that was not.
 
     Args:
-        value: of the trial at a stop.
+        value: value of the trial at a stop.
         others: of the trials that were at this stop before it.
         reduction: of the search.
 

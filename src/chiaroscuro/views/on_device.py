@@ -52,7 +52,7 @@ def crop_matrices(
 
     Args:
         parameters: boxes and flips, one row per image.
-        size: of the views.
+        size: size of the views.
         x: images (n, c, h, w), for their shape, type and device.
         antialias: whether a line that becomes shorter is smoothed.
     """

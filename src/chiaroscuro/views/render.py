@@ -132,7 +132,7 @@ def render(
             random comes from `parameters` alone.
         images: (n, c, h, w), or a list of (c, h, w); uint8, or floats in [0, 1].
         parameters: from `policy.sample`, one row per image.
-        threads: of the fast backend; None is `torch.get_num_threads()`.
+        threads: threads of the fast backend; None is `torch.get_num_threads()`.
         out: where to put the views. A float32 tensor takes them normalised, a uint8 tensor in
             0 to 255 and not normalised. None is a new float tensor.
 

@@ -40,7 +40,7 @@ class View(ABC):
         Args:
             batch: n samples.
             ids: n integers, the samples' names; their position in the dataset, for example.
-            seed: of the run.
+            seed: seed of the run.
             epoch: how often the sample was seen before.
             view: 0 for the first view, 1 for the second, and so on.
         """

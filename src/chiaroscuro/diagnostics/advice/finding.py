@@ -110,7 +110,7 @@ class Finding(Record):
     """One problem, or one thing worth knowing.
 
     Args:
-        name: of the rule.
+        name: name of the rule.
         severity: "note", "warning" or "critical".
         evidence: the numbers, in a sentence.
         cause: in a sentence.

@@ -39,7 +39,7 @@ def class_measures(
         out: is added to.
         embeddings: with labels; rows with a negative one are left out.
         spaces: h and z, which know the rows to use, the metric, and neighbours.
-        seed: of folds and permutations.
+        seed: seed of folds and permutations.
     """
     any_space = next(iter(spaces.values()))
     some, metric = any_space.some, any_space.metric

@@ -54,7 +54,7 @@ class Rows:
         x: (n, d), float64.
         labels: (n,), negative is unlabelled, or None.
         split: (n,), 0 train and 1 test, or None.
-        seed: of the rows that are drawn.
+        seed: seed of the rows that are drawn.
         metric: of neighbours, unless a cure asks for another.
     """
 

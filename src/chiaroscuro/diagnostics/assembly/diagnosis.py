@@ -95,7 +95,7 @@ class Diagnosis(Record):
         Needs `chiaroscuro[notebook]`; `lists[name].table()` gives the same columns without pandas.
 
         Args:
-            name: of a list, such as "duplicates" or "label_errors"; or of a finding.
+            name: name of a list, such as "duplicates" or "label_errors"; or of a finding.
         """
         listed = list_of(name, self.lists)
         need(
@@ -154,7 +154,7 @@ def diagnose(
         context: what is known of the training: the loss, the batch, settings and history.
         rows: look at so many at most, drawn by the seed; 10,000 of them where all pairs are
             compared, 2,048 pairs of views.
-        seed: of everything that is drawn.
+        seed: seed of all random choices.
         inputs: names, labels and pairs that are not in the file.
         progress: called with what is being done and the share of it that is done, from 0 to 1.
 

@@ -28,7 +28,7 @@ def with_drift(
     Args:
         made: of the embeddings `now`.
         now, before: whatever `read` takes.
-        seed: of what is drawn.
+        seed: seed of all random choices.
         inputs: names of what is in `now`.
     """
     one, other = read(now, COMPARED, seed, inputs), read(before, COMPARED, seed)

@@ -43,7 +43,7 @@ def further_measures(
         embeddings: whatever there is.
         context: with a projector, a model and its inputs, or parameters of views, if there are any.
         some: rows to use; at most 512 of them where all are compared in other ways.
-        seed: of what is drawn.
+        seed: seed of all random choices.
     """
     if len(some) < LEAST:
         return

@@ -79,7 +79,7 @@ def read(subject: Any, rows: int = ROWS, seed: int = 0, inputs: Inputs | None = 
             or `datasets`, an index of faiss, a file of any kind in `artifacts.sources.KINDS`, or a
             folder of such files. Of a foreign file with one matrix that matrix is h.
         rows: so many at most, drawn by the seed without replacement; they keep their order.
-        seed: of the draw.
+        seed: seed of the draw.
         inputs: names, labels and pairs that are not in the file.
 
     Example:

@@ -34,7 +34,7 @@ def label_signs(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) ->
         out: is added to.
         rows: with labels.
         embeddings: for layers of controls.
-        seed: of what is drawn.
+        seed: seed of all random choices.
     """
     numbers = out.numbers
     asked = ~np.isnan(rows.base)

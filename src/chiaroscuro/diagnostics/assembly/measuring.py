@@ -68,7 +68,7 @@ class Context:
         loss: `InfoNCE` or a `Contrast`: what is compared with what.
         batch: pairs of a step.
         queue: further candidates.
-        settings: of the run, nested.
+        settings: settings of the run, nested.
         history: records of the run; those with a `loss` or a `step` are used.
         projector: a module from h to z, of linear layers and relus.
         model, inputs: a module, and the samples it takes in the order of the rows.
@@ -116,7 +116,7 @@ def measure(
     Args:
         embeddings: checked, as `read` gives them.
         context: what is known beside.
-        seed: of what is drawn.
+        seed: seed of all random choices.
         done: called with the share of the work that is done, from 0 to 1, as it goes.
     """
     out = Measured()

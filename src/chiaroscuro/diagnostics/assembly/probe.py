@@ -101,7 +101,7 @@ def sgd_probe(train: Labelled, test: Labelled, seed: int = 0, epochs: int = 100)
 
     Args:
         train, test: (h, labels) each.
-        seed: of the order of samples and of the head's start.
+        seed: seed of the order of samples and of the head's start.
         epochs: 100 [tan2024, Appendix B].
 
     References:

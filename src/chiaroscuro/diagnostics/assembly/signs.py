@@ -45,7 +45,7 @@ def row_signs(out: Measured, embeddings: Embeddings, seed: int, metric: str = ME
     Args:
         out: is added to; the measures of spaces must be there.
         embeddings: h, or else z, is looked at.
-        seed: of what is drawn.
+        seed: seed of all random choices.
         metric: by which rows are neighbours, "cosine" or "euclidean".
     """
     every = embeddings.h if embeddings.h is not None else embeddings.z

@@ -31,7 +31,7 @@ def action_measures(
     Args:
         embeddings: with h1 and h2.
         second, first: records of the two views; first is None where it did nothing.
-        seed: of what is held out.
+        seed: seed of what is held out.
     """
     n = min(ROWS, embeddings.n)
     h1, h2 = (np.asarray(a, dtype=np.float64)[:n] for a in (embeddings.h1, embeddings.h2))

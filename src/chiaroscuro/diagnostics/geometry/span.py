@@ -72,7 +72,7 @@ def augmentation_span(
         components: of where the sample is; 8, so that eleven parameters stay below 100 columns,
             and fewer where the columns would exceed a tenth of the rows. 0 leaves the dependence
             out.
-        seed: of the shuffles.
+        seed: seed of the shuffles.
 
     Numerics: float64; parameters that do not vary are left out.
 

@@ -26,7 +26,7 @@ def weights_of(projector: nn.Module, d_enc: int) -> np.ndarray | None:
     A last standardisation is part of W, with the statistics that the projector keeps.
 
     Args:
-        projector: of Linear, BatchNorm1d, ReLU and LeakyReLU.
+        projector: projector of Linear, BatchNorm1d, ReLU and LeakyReLU.
         d_enc: dimension of h.
 
     Relations: `affine_maps` has the same W at every row.
@@ -65,9 +65,9 @@ def geometry(
     Args:
         embeddings: with h1, h2, z1, z2; labels and coarse_labels if there are any.
         projector: a module from h to z, or the matrix W of a linear one.
-        parameters: of the second view, structured.
+        parameters: parameters of the second view, structured.
         parameters2: of the first.
-        seed: of what is drawn.
+        seed: seed of all random choices.
 
     References:
         cosentino2022

@@ -76,7 +76,7 @@ def readout(
         factor: (n,), numbers, angles in radians, or whole numbers as classes.
         kind: "number", "angle" or "class"; by itself whole numbers are classes, others numbers.
         split: (n,) 0 for training and 1 for the test; by itself a fifth is drawn for the test.
-        seed: of that draw.
+        seed: seed of that draw.
 
     Numerics: float64; a dimension that is constant on the training side counts for nothing.
 

@@ -67,7 +67,7 @@ def few_shot(
         train, test: vectors and labels.
         shots: labelled rows per class.
         draws: how many choices of rows.
-        seed: of the choices.
+        seed: seed of the choices.
     """
     need(
         shots >= 1 and draws >= 2,

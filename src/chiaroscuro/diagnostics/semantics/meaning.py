@@ -55,7 +55,7 @@ def semantic_measures(out: Measured, task: Mapping[str, Any], seed: int) -> None
         out: is added to.
         task: `symbols`, `contexts`, `labels`: which symbols are the same is tested from them.
             `pair_symbols`, `pair_contexts`: the contrastive data, if not those of the task.
-        seed: of what is drawn.
+        seed: seed of all random choices.
     """
     same = equivalence(tabulate(task["symbols"], task["contexts"], task["labels"]))
     symbols = np.asarray(task.get("pair_symbols", task["symbols"]))
