@@ -326,3 +326,6 @@ def test_the_hardest_negatives_are_compared_beyond_chance(hardest, blind):
     cost |= {"low": 0.06, "high": 0.12, "n": 900}
     facts |= {f"cure_untrained_{k}": v for k, v in cost.items()}
     assert ("class_blind" in [one.name for one in findings(Facts(facts))]) is blind
+    slow = facts | {"collapsed_loss": 4.4, "z_mean_cosine": 0.6, "steps": 500}
+    first = findings(Facts(slow))[0].name  # a batch of one class is hard, and its loss is high
+    assert first == ("class_blind" if blind else "stuck_at_the_start")

@@ -296,6 +296,6 @@ def class_blind(facts: Facts) -> Finding | None:
         expect="more labels than from the raw input and the untrained network",
         paper="arora2019theoretical",
         strength=30.0,
-        explains=("label_noise", *SYMPTOMS),
+        explains=("label_noise", "stuck_at_the_start", *SYMPTOMS),
         target={"batches": "mixed"},
     )
