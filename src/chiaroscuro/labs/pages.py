@@ -102,9 +102,10 @@ def counts(rows: Iterable[dict[str, Any]]) -> str:
         word = "identity" if len(own) == 1 else "identities"
         said.append(f"{len(own)} {word}, {f'{wrong} not' if wrong else 'all'} verified")
     if own := by["empirical"]:
-        words = {"holds": "hold", "fails": "fail", "not_run": "not run"}
+        many = {"holds": "hold", "fails": "fail"}
         each = ", ".join(
-            f"{own.count(verdict)} {words.get(verdict, verdict)}"
+            f"{(n := own.count(verdict))} "
+            + (many.get(verdict, verdict) if n > 1 else verdict).replace("_", " ")
             for verdict in ("holds", "fails", "inconclusive", "not_run")
             if verdict in own
         )
@@ -144,10 +145,10 @@ def claims_page(folder: Path) -> str:
         "interval of the mean over seeds (Student's t) obeys. Where the interval holds both the",
         "bound and the paper's effect, the runs are too few to tell and the claim is",
         "*inconclusive*; where it holds the bound but not the paper's effect, the claim fails.",
-        "A comparison without `mean` is asked of every number. An *erratum* is a mathematical",
+        "A comparison without `mean` must hold for every number. An *erratum* is a mathematical",
         "statement that fails as printed while the corrected one holds, both measured; they are",
         "listed [below](#errata) with the sentence and why it cannot be read otherwise. A *typo*",
-        "is a slip of the pen. A *remark* is ours: the paper does not say the opposite. A",
+        "is a slip of the pen. A *remark* is our own; the paper does not contradict it. A",
         "*definition* cannot be refuted by an experiment. None of these counts as a hold.",
         "",
         "A rule was written down before the run, and the JSON of each run holds it with the",
@@ -264,10 +265,10 @@ def gallery_page(folder: Path) -> str:
     lines = ["# Gallery", "", "<!-- made by `make pages` from docs/results; do not edit -->"]
     lines += [
         "",
-        f"One figure a lab, at the scale `{SCALE}`. What the verdicts mean, and the rules",
-        "and numbers behind them, is on the page of [claims](claims.md).",
+        f"One figure per experiment, at the scale `{SCALE}`. The page of [claims](claims.md)",
+        "explains the verdicts and lists the rules and numbers behind them.",
         "",
-        "## The figures to look for first",
+        "## Main figures of the papers",
     ]
     for name, place, shows in FIRST:
         lab = next(lab for lab in kept if lab.name == name)
