@@ -353,3 +353,27 @@ def test_the_network_of_a_file_is_chosen_by_its_prefix(tmp_path):
         again = parse(adapter.origin, NAMES)
     assert again.origin == adapter.origin
     assert not torch.equal(again.module.conv1.weight, state["conv1.weight"])
+
+
+@pytest.mark.extra("transformers")
+def test_what_is_no_encoder_of_images_or_texts_is_refused(tmp_path):
+    import transformers
+
+    tiny = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text, vision = {"vocab_size": 60, **tiny}, {"image_size": 16, "patch_size": 8, **tiny}
+    clip = transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=8)
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+    for config, words in (
+        (clip, r"`CLIPModel` .*CLIPVisionModel.from_pretrained"),
+        (
+            transformers.T5Config(vocab_size=20, **sizes),
+            "`T5Model`, which takes `input_ids` and decodes",
+        ),
+        (transformers.Wav2Vec2Config(num_conv_pos_embedding_groups=2, **tiny), "`input_values`"),
+    ):
+        config.save_pretrained(tmp_path / type(config).__name__)
+        with pytest.raises(InputError, match=words):
+            from_transformers(str(tmp_path / type(config).__name__), fresh=True)
+    part = transformers.CLIPVisionModel(clip.vision_config)
+    part.save_pretrained(tmp_path / "vision")
+    assert from_transformers(str(tmp_path / "vision")).d == 8

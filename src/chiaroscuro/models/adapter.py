@@ -344,7 +344,26 @@ def without_reports(transformers: Any) -> Iterator[None]:
 
 def _of_transformers(module: nn.Module, pool: str) -> Adapter:
     config: Any = module.config
-    if getattr(module, "main_input_name", "input_ids") != "pixel_values":
+    main = getattr(module, "main_input_name", "input_ids")
+    two = [name for name in ("vision_model", "text_model") if hasattr(module, name)]
+    kind, both = type(module).__name__, bool(getattr(config, "is_encoder_decoder", False))
+    part = kind.removesuffix("Model") + "VisionModel"
+    why = " and decodes" if both else ""
+    if len(two) == 2:
+        why = (
+            ". It has one of each; save the one you need: "
+            f"`transformers.{part}.from_pretrained(folder).save_pretrained(new)`"
+        )
+    need(
+        main in ("pixel_values", "input_ids")
+        and (main == "pixel_values" or hasattr(config, "hidden_size"))
+        and not (len(two) == 2 or both),
+        lambda: (
+            f"`from_transformers` needs an encoder of images or of texts; received a `{kind}`, "
+            f"which takes `{main}`{why}."
+        ),
+    )
+    if main != "pixel_values":
         tokens = torch.ones(2, 8, dtype=torch.long)
         text = Adapter(_Pooled(module, pool), d=config.hidden_size, example=tokens)
         text.own_vocabulary = int(config.vocab_size)
