@@ -54,7 +54,7 @@ def test_counts_keep_kinds_apart():
         *(row("remark", "remark"), row("remark", "fails"), row("definition", "definition")),
     ]
     assert pages.counts(rows) == (
-        "2 identities, all verified; 2 empirical claims: 1 fail, 1 inconclusive; 1 erratum; "
+        "2 identities, all verified; 2 empirical claims: 1 fails, 1 inconclusive; 1 erratum; "
         "1 typo; 1 remark of ours; of supposed remarks of ours not confirmed: 1 fails; 1 definition"
     )
 
