@@ -364,7 +364,7 @@ def test_what_is_no_encoder_of_images_or_texts_is_refused(tmp_path):
     clip = transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=8)
     sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
     for config, words in (
-        (clip, r"`CLIPModel` .*CLIPVisionModel.from_pretrained"),
+        (clip, r"`CLIPModel`, .*CLIPVisionModel.from_pretrained"),
         (
             transformers.T5Config(vocab_size=20, **sizes),
             "`T5Model`, which takes `input_ids` and decodes",
