@@ -75,6 +75,23 @@ def test_a_rotated_code_is_a_leak_whatever_its_order():
     assert named(found)[0] == "leaked_label"
 
 
+def test_labels_wrong_at_random_are_a_warning_and_overlapping_classes_a_note():
+    h, y, draw = rows(spread=0.3)
+    wrong = draw.permutation(N)[:100]
+    y[wrong] = draw.integers(0, CLASSES, 100)
+    found = diagnose({"h": h, "labels": y})
+    assert grave(found)[0] == "label_noise"
+    assert "of all labels are wrong" in finding(found, "label_noise").advice
+    h, y, draw = rows(spread=0.3)
+    y = 2 * (y // 2) + draw.integers(0, 2, N)  # classes in pairs that nothing tells apart
+    found = diagnose({"h": h, "labels": y})
+    one = finding(found, "label_noise")
+    assert one.severity == "note"
+    assert "classes overlap, or labels are wrong in a pattern" in one.cause
+    assert "suspects" in one.advice
+    assert len(found.lists["suspects"].rows) == found.measures["suspect_count"] > 0
+
+
 # ---- sides of a split ----
 
 

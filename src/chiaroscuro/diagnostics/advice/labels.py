@@ -170,29 +170,21 @@ def below_raw_input(facts: Facts) -> Finding | None:
 
 
 def label_noise(facts: Facts) -> Finding | None:
-    """Labels that differ where all neighbours agree: wrong ones, not classes that overlap."""
+    """Labels that differ where neighbours agree: wrong ones, or a note where classes overlap."""
     if not facts.has("suspect_labels", "suspect_low", "suspect_margin"):
         return None
     share, low, high = (facts[f"suspect_{x}"] for x in ("labels", "low", "high"))
     if low < WRONG:
         return None
-    strange, error = facts.get("suspect_strange"), facts.get("suspect_strange_error", 0.0)
-    if strange is None:
-        if facts["suspect_margin"] < AGREED or facts.get("suspect_rest", share) > OVERLAP * share:
-            return None  # wrong at the borders of classes, and hardly elsewhere
-    elif strange - error < STRANGE or facts["suspect_margin"] < SOME:
-        return None  # confused with classes that lie near
     if any(one is not None and one.high < 0 for one in map(facts.cost, ("input", "untrained"))):
         return None  # the labels fit the input: the embeddings are at fault
     if _drowned(facts, share / 2):
         return None  # the labels fit what other directions drown
-    agree = facts["suspect_margin"] + share
-    if share > MOST or agree < AGREE[not facts.contrastive or share > 0.5]:
-        return None  # where labels are wrong at random, the votes that remain agree with each other
+    strange, sure = facts.get("suspect_strange"), _at_random(facts)
     count = facts["suspect_count"]
     return Finding(
         name="label_noise",
-        severity="critical" if low >= 0.3 else "warning",
+        severity="note" if not sure else "critical" if low >= 0.3 else "warning",
         evidence=(
             f"where neighbours agree most, {share:.1%} of the labels differ (95 % interval "
             f"{max(low, 0):.1%} to {high:.1%})"
@@ -204,14 +196,35 @@ def label_noise(facts: Facts) -> Finding | None:
             )
         ),
         cause="labels are wrong at random: where classes merely overlap, neighbours that agree "
-        "are right",
-        advice=f"look at the {count} rows listed as `suspects`; about {share:.0%} of all labels "
-        "are wrong, and no accuracy can exceed the rest",
+        "are right"
+        if sure
+        else "classes overlap, or labels are wrong in a pattern: nothing here tells which",
+        advice=f"look at the {count} rows listed as `suspects`"
+        + (
+            f"; about {share:.0%} of all labels are wrong, and no accuracy can exceed the rest"
+            if sure
+            else ""
+        ),
         expect=f"fewer than {WRONG:.0%} where neighbours agree",
         paper="northcutt2021confident",
         strength=share / WRONG,
         explains=("mixed_encoders",),
+        symptom=not sure,
     )
+
+
+def _at_random(facts: Facts) -> bool:
+    """Whether labels that differ where neighbours agree are so at random, and not by overlap."""
+    share, margin = facts["suspect_labels"], facts["suspect_margin"]
+    strange, error = facts.get("suspect_strange"), facts.get("suspect_strange_error", 0.0)
+    if strange is None:
+        if margin < AGREED or facts.get("suspect_rest", share) > OVERLAP * share:
+            return False  # wrong at the borders of classes, and hardly elsewhere
+    elif strange - error < STRANGE or margin < SOME:
+        return False  # confused with classes that lie near
+    # where labels are wrong at random, the votes that remain agree with each other
+    agree = AGREE[not facts.contrastive or share > 0.5]
+    return bool(share <= MOST and margin + share >= agree)
 
 
 def leaked_label(facts: Facts) -> Finding | None:
@@ -376,4 +389,5 @@ def euclidean_neighbours(facts: Facts) -> Finding | None:
         strength=1 + 10 * cost.gain,
         explains=("at_chance", "class_collapse", "mixed_encoders") if blind else (),
         cost=cost,
+        symptom=not blind,
     )
