@@ -78,7 +78,7 @@ def test_damage_is_a_sentence(tmp_path):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match="cannot be read as parquet"):
         read_parquet(path)
-    with pytest.raises(InputError, match="not there"):
+    with pytest.raises(InputError, match="does not exist"):
         read_parquet(tmp_path / "b.parquet")
 
 
