@@ -14,7 +14,17 @@ from torch import Tensor, nn
 from chiaroscuro.engine import cached_backward, distributed_loss
 from chiaroscuro.errors import InputError
 from chiaroscuro.kernels import Cosine, Gaussian, Learnable
-from chiaroscuro.objectives import BYOL, InfoNCE, SupCon, VICReg
+from chiaroscuro.objectives import (
+    BYOL,
+    DINO,
+    Debiased,
+    InfoNCE,
+    Matryoshka,
+    SigLIP,
+    SupCon,
+    SwAV,
+    VICReg,
+)
 
 N, D_IN, D = 11, 6, 4
 TOLERANCE = 1e-12
@@ -74,6 +84,27 @@ def test_it_is_the_plain_step(objective, micro_batch):
     assert same(gradients(cached), gradients(honest))
     whole = network()
     plain(whole, batch(), objective)
+    assert same(gradients(cached), gradients(whole))
+
+
+GROUPS = torch.arange(N) % 4
+METHODS = {
+    "siglip": SigLIP(Cosine(0.3), bias=-1.0),
+    "siglip with groups": lambda z1, z2: SigLIP(Cosine(0.3), bias=-1.0)(z1, z2, groups=GROUPS),
+    "groups": lambda z1, z2: InfoNCE()(z1, z2, groups=GROUPS),
+    "matryoshka": Matryoshka(InfoNCE(), (2, D)),
+    "hard negatives": Debiased(prior=0.1, beta=0.5),
+    "swav": SwAV(tau=0.3, epsilon=0.2),
+    "dino": DINO(tau=0.3, target_tau=0.2),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_loss_over_the_batch_is_the_plain_step(name):
+    loss = METHODS[name]
+    cached, whole = network(), network()
+    cached_backward(cached, batch(), loss, 4)
+    plain(whole, batch(), loss)
     assert same(gradients(cached), gradients(whole))
 
 
