@@ -181,9 +181,9 @@ def trained_on_arrays(capsys, folder, preset, *sets):
 @pytest.mark.parametrize(
     ("preset", "part", "rows", "test_rows", "line"),
     [
-        ("simclr", "train", 40, 0, "fitted on 40 rows, tested on 20 others"),
-        ("simclr", "test", 20, 20, "training saw split 1, 20 of its rows (data.part = test)"),
-        ("supcon", "all", 60, 20, "training saw split 1, 20 of its rows with their labels (data"),
+        ("simclr", "train", 40, 0, "fitted on 40 rows, tested on 20 held-out rows"),
+        ("simclr", "test", 20, 20, "training used 20 rows of the test set (data.part = test)"),
+        ("supcon", "all", 60, 20, "training used 20 rows of the test set with their labels (data"),
     ],
 )
 def test_an_evaluation_says_what_training_saw(

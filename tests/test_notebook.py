@@ -84,4 +84,4 @@ def test_the_run_shows_its_losses(results):
 def test_an_evaluation_is_the_dictionary_of_the_command(results):
     found = results["evaluation"]
     assert set(found) == {"protocol", "results"}
-    assert str(found).startswith("fitted on 30 rows, tested on 30 others")
+    assert str(found).startswith("fitted on 30 rows, tested on 30 held-out rows")

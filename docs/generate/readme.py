@@ -24,7 +24,7 @@ PROGRESS = re.compile(r"^epoch \d+, step ")
 WIDTH = 100
 SLOW = ("measuring ", "scanning ")
 """How lines begin that a diagnosis prints only where it takes long."""
-MORE = "With more input, it could say"
+MORE = "Further checks with more input"
 """What a diagnosis could say of richer files: left out of the README."""
 
 

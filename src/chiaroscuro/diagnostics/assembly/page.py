@@ -88,7 +88,7 @@ def page(diagnosis: Diagnosis, out: TextIO | None = None, width: int | None = No
                 console.print(Padding(Text(words), (0, 2)))
     console.print(_sampling(diagnosis), style="dim")
     if diagnosis.could_tell:
-        console.print(Text("\nWith more input, it could say", style="bold"))
+        console.print(Text("\nFurther checks with more input", style="bold"))
         for sentence in diagnosis.could_tell:
             console.print(Padding(Text(sentence), (0, 2)), style="dim")
 

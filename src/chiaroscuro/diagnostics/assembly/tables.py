@@ -23,7 +23,7 @@ def table(evaluation: Mapping[str, Any]) -> str:
         >>> scores = {"d": 2, "knn_20": 0.5, "knn_200": None, "linear": 1.0}
         >>> protocol = {"n_train": 4, "n_test": 2, "most_frequent_class": 0.5}
         >>> print(table({"protocol": protocol, "results": {"encoder": scores}}))
-        fitted on 4 rows, tested on 2 others; the most frequent class has 50.0 %
+        fitted on 4 rows, tested on 2 held-out rows; the largest class has 50.0 %
                        encoder
         dimensions           2
         knn_20          50.0 %   kNN accuracy, 20 neighbours
@@ -48,7 +48,7 @@ def _warnings(protocol: Mapping[str, Any]) -> list[str]:
     if seen and isinstance(trained, Mapping):
         labels = " with their labels" if trained["labels"] == "seen" else ""
         lines.append(
-            f"training saw split 1, {seen} of its rows{labels} (data.part = {trained['part']}): "
+            f"training used {seen:,} rows of the test set{labels} (data.part = {trained['part']}): "
             "nothing below is held out"
         )
     if "pretrained" in protocol.get("untrained", ""):
@@ -63,8 +63,8 @@ def _accuracies(protocol: Mapping[str, Any], results: Mapping[str, Any]) -> list
     left_out = ("majority", "interval")
     keys = [key for key in first if key.startswith(starts) and not key.endswith(left_out)]
     lines = [
-        f"fitted on {protocol['n_train']} rows, tested on {protocol['n_test']} others; the most "
-        f"frequent class has {100 * protocol['most_frequent_class']:.1f} %",
+        f"fitted on {protocol['n_train']:,} rows, tested on {protocol['n_test']:,} held-out rows; "
+        f"the largest class has {100 * protocol['most_frequent_class']:.1f} %",
         f"{'':<11}" + "".join(f"{name:>11}" for name in known),
         f"{'dimensions':<11}" + "".join(f"{row['d']:>11}" for row in known.values()),
     ]
