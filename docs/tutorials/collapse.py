@@ -58,7 +58,7 @@ for name, run in (("broken", sick), ("fixed", healthy)):
 axes[0].axhline(np.log(2 * 128 - 1), color="grey", linestyle=":", label=r"$\log(2n - 1)$")
 axes[0].set(xlabel="epoch", ylabel="loss")
 axes[0].legend()
-axes[1].set(xlabel="cosine of distinct samples", ylabel="density")
+_ = axes[1].set(xlabel="cosine of distinct samples", ylabel="density")
 
 # %% [markdown]
 # All findings, and what to do about each: [Findings](../reference/findings.md).

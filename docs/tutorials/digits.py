@@ -38,7 +38,7 @@ records = [record for record in run.history().records if "epoch" in record]
 plt.figure(figsize=(5, 3))
 plt.plot([r["epoch"] for r in records], [r["mean_loss"] for r in records])
 plt.xlabel("epoch")
-plt.ylabel("loss")
+_ = plt.ylabel("loss")
 # %% [markdown]
 # ## Evaluate
 #

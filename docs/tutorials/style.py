@@ -52,7 +52,7 @@ for at, (layer, *values) in enumerate(rows):
     ax.bar(np.arange(len(names)) + 0.25 * (at - 1), np.array(values, float), 0.25, label=layer)
 ax.set_xticks(range(len(names)), names)
 ax.set_ylabel("$R^2$, held out")
-ax.legend()
+_ = ax.legend()
 
 # %% [markdown]
 # The stronger a style dimension varies inside a pair, the less of it is left after the projector.
