@@ -377,3 +377,43 @@ def test_what_is_no_encoder_of_images_or_texts_is_refused(tmp_path):
     part = transformers.CLIPVisionModel(clip.vision_config)
     part.save_pretrained(tmp_path / "vision")
     assert from_transformers(str(tmp_path / "vision")).d == 8
+
+
+@pytest.mark.extra("transformers")
+def test_positions_of_transformers_are_interpolated_to_another_size(bert, tmp_path, monkeypatch):
+    from transformers import ConvNextConfig, ViTConfig, ViTModel
+
+    from chiaroscuro.exporting import Preprocessing
+    from chiaroscuro.exporting.libraries import for_transformers
+
+    config = ViTConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        image_size=32, patch_size=8,
+    )  # fmt: skip
+    theirs = ViTModel(config, add_pooling_layer=False).eval()
+    theirs.save_pretrained(tmp_path / "vit")
+    adapter = from_transformers(str(tmp_path / "vit"), pool="cls", size=48).eval()
+    x = torch.rand(2, 3, 48, 48)
+    with torch.no_grad():
+        right = theirs(x, interpolate_pos_encoding=True).last_hidden_state[:, 0]
+        assert torch.equal(adapter(x), right)
+    assert adapter.example(1).shape == (1, 3, 48, 48)
+    assert parse(repr(adapter), NAMES).origin == adapter.origin
+    files = for_transformers(adapter, Preprocessing(3, 48, (0.0,) * 3, (1.0,) * 3))
+    (tmp_path / "DIR").mkdir()
+    files.write(tmp_path / "DIR")
+    monkeypatch.chdir(tmp_path)
+    images = (x.permute(0, 2, 3, 1) * 255).byte().numpy()
+    names: dict = {"images": list(images)}
+    with torch.no_grad():
+        exec(files.usage, names)  # noqa: S102
+        prepared = torch.from_numpy(images).permute(0, 3, 1, 2) / 255
+        torch.testing.assert_close(names["h"], adapter(prepared), **CLOSE)
+
+    with pytest.raises(InputError, match="does not take samples of shape"):
+        from_transformers(str(tmp_path / "vit")).eval()(x)
+    ConvNextConfig(hidden_sizes=[4] * 4, depths=[1] * 4).save_pretrained(tmp_path / "maps")
+    with pytest.raises(InputError, match=r"size=48.*interpolates its positions; `ConvNextModel`"):
+        from_transformers(str(tmp_path / "maps"), fresh=True, size=48)
+    with pytest.raises(InputError, match=r"size=48.*needs a model of images"):
+        from_transformers(str(bert[0]), size=48)

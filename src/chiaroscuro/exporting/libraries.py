@@ -230,7 +230,8 @@ def _transformers_original(encoder: Model, prepare: Preprocessing) -> Files:
     if prepare.size is not None:
         first, batch = "AutoImageProcessor, AutoModel", 'prepare(images, return_tensors="pt")'
         lines.insert(0, 'prepare = AutoImageProcessor.from_pretrained("DIR")')
-    lines.append(f"states = model(**{batch}).last_hidden_state")
+    more = "".join(f", {k}={v}" for k, v in getattr(adapter.module, "more", {}).items())
+    lines.append(f"states = model(**{batch}{more}).last_hidden_state")
     if prepare.size is not None and not _gives_tokens(adapter):
         lines.append("h = states.mean((2, 3))")
     elif adapter.module.pool == "cls":
@@ -247,8 +248,8 @@ def _transformers_original(encoder: Model, prepare: Preprocessing) -> Files:
 @torch.no_grad()
 def _gives_tokens(adapter: Adapter) -> bool:
     """Return whether an image becomes a row of tokens, not a map."""
-    inner: Any = adapter.module.module
-    return inner(pixel_values=adapter.example(1)).last_hidden_state.ndim == 3
+    inner, more = adapter.module.module, adapter.module.more
+    return inner(pixel_values=adapter.example(1), **more).last_hidden_state.ndim == 3  # type: ignore[operator, arg-type]
 
 
 def _saved_names(module: Any) -> dict[str, Tensor]:

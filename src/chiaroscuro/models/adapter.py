@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import inspect
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -231,6 +232,7 @@ def from_transformers(
     fresh: bool = False,
     weights: str | os.PathLike | None = None,
     partial: bool = False,
+    size: int | None = None,
 ) -> Adapter:
     """Return a text or image model of transformers from a local folder or the local cache.
 
@@ -245,6 +247,7 @@ def from_transformers(
         fresh: draw the weights instead of reading them; the folder then needs `config.json` alone.
         weights: a file to read instead of the folder's, with or without a head and a prefix.
         partial: take what fits of the weights and leave the rest as it was initialised.
+        size: side of the images, to which the model interpolates its positions; None is its own.
     """
     need(
         pool in ("mean", "cls"),
@@ -288,13 +291,19 @@ def from_transformers(
     if match is not None:
         accept(module, match, f"`{name if weights is None else os.fspath(weights)}`", partial)
     # files in half precision are trained in full
-    adapter = _of_transformers(_without_pooler(module).float().train(fresh), pool)
+    adapter = _of_transformers(_without_pooler(module).float().train(fresh), pool, size)
     adapter.pretrained, adapter.fitted = not fresh, "" if match is None else str(match)
     adapter.configured_by = name
-    written = {"fresh": fresh or None, "weights": weights, "partial": partial or None}
+    written = {
+        "fresh": fresh or None,
+        "weights": weights,
+        "partial": partial or None,
+        "size": size,
+    }
     return _named(adapter, "from_transformers", name=name, pool=pool, **written)
 
 
+_INTERPOLATE = "interpolate_pos_encoding"
 # so that transformers returns what fitted, and neither draws nor refuses in silence
 _REPORTED = {"output_loading_info": True, "ignore_mismatched_sizes": True}
 
@@ -342,7 +351,7 @@ def without_reports(transformers: Any) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _of_transformers(module: nn.Module, pool: str) -> Adapter:
+def _of_transformers(module: nn.Module, pool: str, size: int | None) -> Adapter:
     config: Any = module.config
     main = getattr(module, "main_input_name", "input_ids")
     two = [name for name in ("vision_model", "text_model") if hasattr(module, name)]
@@ -364,6 +373,7 @@ def _of_transformers(module: nn.Module, pool: str) -> Adapter:
         ),
     )
     if main != "pixel_values":
+        need(size is None, lambda: f"`from_transformers(size={size})` needs a model of images.")
         tokens = torch.ones(2, 8, dtype=torch.long)
         text = Adapter(_Pooled(module, pool), d=config.hidden_size, example=tokens)
         text.own_vocabulary = int(config.vocab_size)
@@ -371,8 +381,17 @@ def _of_transformers(module: nn.Module, pool: str) -> Adapter:
         return text
     side = getattr(config, "image_size", None) or 224
     side = side if isinstance(side, int) else side[0]
-    example = torch.zeros(2, getattr(config, "num_channels", 3), side, side)
-    return Adapter(_PooledImages(module, pool), example=example)
+    able = _INTERPOLATE in inspect.signature(module.forward).parameters
+    need(
+        size in (None, side) or able,
+        lambda: (
+            f"`from_transformers(size={size})` needs a model that interpolates its positions; "
+            f"`{kind}` takes images of {side} pixels, or of any size without `size`."
+        ),
+    )
+    example = torch.zeros(2, getattr(config, "num_channels", 3), *(size or side,) * 2)
+    images = _PooledImages(module, pool, interpolates=size not in (None, side))
+    return Adapter(images, example=example)
 
 
 class _Pooled(nn.Module):
@@ -393,12 +412,13 @@ class _Pooled(nn.Module):
 
 
 class _PooledImages(nn.Module):
-    def __init__(self, module: nn.Module, pool: str):
+    def __init__(self, module: nn.Module, pool: str, interpolates: bool):
         super().__init__()
         self.module, self.pool = module, pool
+        self.more = {_INTERPOLATE: True} if interpolates else {}
 
     def forward(self, images: Tensor) -> Tensor:
-        states = self.module(pixel_values=images).last_hidden_state
+        states = self.module(pixel_values=images, **self.more).last_hidden_state
         return states[:, 0] if self.pool == "cls" and states.ndim == 3 else states
 
 
