@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Why did my training collapse?
 #
-# Break a training run on purpose, let the diagnosis find the fault, and apply the fix that it suggests.
+# Break a training run on purpose, let the diagnosis find the fault, and apply the fix it suggests.
 #
 # Collapse is the most common failure of contrastive learning: the loss hardly falls, and all
-# embeddings point in nearly the same direction. The loss curve alone does not say why. Here, as often
-# in practice, the cause is a projector without normalisation.
+# embeddings point in nearly the same direction. The loss curve alone does not say why. Here, as
+# often in practice, the cause is a projector without normalisation.
 
 # %%
 import matplotlib.pyplot as plt
