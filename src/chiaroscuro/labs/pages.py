@@ -102,10 +102,10 @@ def counts(rows: Iterable[dict[str, Any]]) -> str:
         word = "identity" if len(own) == 1 else "identities"
         said.append(f"{len(own)} {word}, {f'{wrong} not' if wrong else 'all'} verified")
     if own := by["empirical"]:
-        many = {"holds": "hold", "fails": "fail"}
+        plural = {"holds": "hold", "fails": "fail"}
         each = ", ".join(
             f"{(n := own.count(verdict))} "
-            + (many.get(verdict, verdict) if n > 1 else verdict).replace("_", " ")
+            + (plural.get(verdict, verdict) if n > 1 else verdict).replace("_", " ")
             for verdict in ("holds", "fails", "inconclusive", "not_run")
             if verdict in own
         )
