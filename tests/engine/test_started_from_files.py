@@ -55,6 +55,7 @@ def test_the_file_may_be_moved(tmp_path):
     for name, value in start.state_dict().items():
         assert torch.equal(untrained.state_dict()[name], value)
     assert repr(opened.encoder).startswith("from_weights(")
+    assert not (run.folder / "objects.json").exists()  # no objects were given
     with pytest.raises(ChiaroError, match="there is none at"):  # a new training needs it
         train(asked, tmp_path / "new")
 

@@ -381,7 +381,7 @@ def test_what_is_no_encoder_of_images_or_texts_is_refused(tmp_path):
 
 @pytest.mark.extra("transformers")
 def test_positions_of_transformers_are_interpolated_to_another_size(bert, tmp_path, monkeypatch):
-    from transformers import ConvNextConfig, ViTConfig, ViTModel
+    from transformers import Dinov2Config, ViTConfig, ViTModel
 
     from chiaroscuro.exporting import Preprocessing
     from chiaroscuro.exporting.libraries import for_transformers
@@ -412,8 +412,12 @@ def test_positions_of_transformers_are_interpolated_to_another_size(bert, tmp_pa
 
     with pytest.raises(InputError, match="does not take samples of shape"):
         from_transformers(str(tmp_path / "vit")).eval()(x)
-    ConvNextConfig(hidden_sizes=[4] * 4, depths=[1] * 4).save_pretrained(tmp_path / "maps")
-    with pytest.raises(InputError, match=r"size=48.*interpolates its positions; `ConvNextModel`"):
-        from_transformers(str(tmp_path / "maps"), fresh=True, size=48)
+    itself = Dinov2Config(  # has no such option
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=32, patch_size=8
+    )
+    itself.save_pretrained(tmp_path / "dinov2")
+    other = from_transformers(str(tmp_path / "dinov2"), fresh=True, size=48)
+    assert other(x).shape == (2, 16)
+    assert other.example(1).shape[-1] == 48
     with pytest.raises(InputError, match=r"size=48.*needs a model of images"):
         from_transformers(str(bert[0]), size=48)

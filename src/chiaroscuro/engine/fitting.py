@@ -840,7 +840,8 @@ def remember(run: Run, networks: Networks, known: Mapping[str, Any], *, anew: bo
     save that was killed left of the weights does not count.
     """
     if anew or not checkpoints.any_saved(run.folder / INITIAL):
-        run.write_objects(known)
+        if known or anew:
+            run.write_objects(known)
         save_initial(run, networks)
 
 

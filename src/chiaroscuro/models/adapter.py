@@ -381,16 +381,9 @@ def _of_transformers(module: nn.Module, pool: str, size: int | None) -> Adapter:
         return text
     side = getattr(config, "image_size", None) or 224
     side = side if isinstance(side, int) else side[0]
-    able = _INTERPOLATE in inspect.signature(module.forward).parameters
-    need(
-        size in (None, side) or able,
-        lambda: (
-            f"`from_transformers(size={size})` needs a model that interpolates its positions; "
-            f"`{kind}` takes images of {side} pixels, or of any size without `size`."
-        ),
-    )
+    asked = _INTERPOLATE in inspect.signature(module.forward).parameters  # else it does of itself
     example = torch.zeros(2, getattr(config, "num_channels", 3), *(size or side,) * 2)
-    images = _PooledImages(module, pool, interpolates=size not in (None, side))
+    images = _PooledImages(module, pool, interpolates=asked and size not in (None, side))
     return Adapter(images, example=example)
 
 
