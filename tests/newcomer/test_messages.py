@@ -60,6 +60,17 @@ def test_04_an_option_that_is_a_setting(capsys):
     assert "Cosine(tau=0.1)" in refused(capsys, "train", "digits", "--temperature", "0.1")
 
 
+def test_data_of_a_run_that_moved(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lines.txt").write_text("\n".join(f"a line of number {i}" for i in range(40)))
+    assert typed(capsys, "train", "lines.txt", "--set", "epochs=1", "--out", "one")[0] == 0
+    (tmp_path / "lines.txt").rename("moved.txt")
+    wrong = refused(capsys, "embed", "one", "--out", "lines.npz")
+    assert "lines.txt` does not exist" in wrong
+    assert "`--data`" in wrong
+    assert typed(capsys, "embed", "one", "--data", "moved.txt", "--out", "lines.npz")[0] == 0
+
+
 def test_an_option_that_is_nearly_right(capsys):
     wrong = refused(capsys, "train", "table.csv", "--label", "species")
     assert "did you mean `--labels`?" in wrong

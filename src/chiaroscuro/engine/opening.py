@@ -115,7 +115,15 @@ class OpenRun:
     @cached_property
     def _source(self) -> Dataset:
         """Its data as they are opened."""
-        return self.ingredients.open_data(self.reading)
+        try:
+            return self.ingredients.open_data(self.reading)
+        except InputError as error:
+            if self.run is None or self.ingredients.table is not None:
+                raise
+            raise InputError(
+                f"{error} The run `{self.name}` was trained on these data; if they moved, pass "
+                "them as `data` (`--data` on the command line)."
+            ) from None
 
     @cached_property
     def training_data(self) -> Dataset:
