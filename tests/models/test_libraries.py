@@ -421,3 +421,22 @@ def test_positions_of_transformers_are_interpolated_to_another_size(bert, tmp_pa
     assert other.example(1).shape[-1] == 48
     with pytest.raises(InputError, match=r"size=48.*needs a model of images"):
         from_transformers(str(bert[0]), size=48)
+
+
+@pytest.mark.extra("transformers")
+def test_folders_that_cannot_be_read_are_sentences(bert):
+    folder, theirs = bert
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:2000])
+    with pytest.raises(ChiaroError, match=r"bert'\)` cannot be read: Error while deserializing"):
+        from_transformers(str(folder))
+    weights.unlink()
+    with pytest.raises(ChiaroError, match=r"bert'\)` cannot be read"):
+        from_transformers(str(folder))
+    torch.save(theirs.state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(ChiaroError, match=r"by `weights='.*pytorch_model.bin'`"):
+        from_transformers(str(folder))
+    assert from_transformers(str(folder), weights=folder / "pytorch_model.bin").d == 16
+    (folder / "config.json").write_text('{"model_type": "bert", ')
+    with pytest.raises(ChiaroError, match="cannot be read"):
+        from_transformers(str(folder), fresh=True)

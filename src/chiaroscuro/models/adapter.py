@@ -8,9 +8,11 @@ import importlib
 import inspect
 import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from chiaroscuro.errors import ChiaroError, InputError, need
@@ -277,11 +279,8 @@ def from_transformers(
                     name, use_safetensors=True, **_REPORTED, **found
                 )
                 match = _loaded(_without_pooler(module), info)
-    except OSError:
-        raise ChiaroError(
-            f"`from_transformers({name!r})` finds no such model on this machine, and downloads "
-            "nothing. Give a folder with `config.json` and `model.safetensors`."
-        ) from None
+    except (OSError, SafetensorError) as error:
+        raise _unreadable(name, error) from None
     except ChiaroError:
         raise
     except ValueError as error:
@@ -301,6 +300,23 @@ def from_transformers(
         "size": size,
     }
     return _named(adapter, "from_transformers", name=name, pool=pool, **written)
+
+
+def _unreadable(name: str, error: Exception) -> ChiaroError:
+    """Return what is wrong with the folder of a model of transformers, as an error."""
+    call, folder = f"`from_transformers({name!r})`", Path(name)
+    pickled = folder / "pytorch_model.bin"
+    if not folder.is_dir():
+        return ChiaroError(
+            f"{call} finds no such model on this machine, and downloads nothing. Give a folder "
+            "with `config.json` and `model.safetensors`."
+        )
+    if pickled.is_file() and ".safetensors" in str(error):
+        return ChiaroError(
+            f"{call} has no `model.safetensors`; its pickle is read, without running code, by "
+            f"`weights={str(pickled)!r}`."
+        )
+    return ChiaroError(f"{call} cannot be read: {str(error).strip().splitlines()[0][:200]}")
 
 
 _INTERPOLATE = "interpolate_pos_encoding"
