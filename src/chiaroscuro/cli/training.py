@@ -177,9 +177,9 @@ def _next_commands(run: Any) -> str:
     labelled = any("online_knn" in record for record in run.history().records)
     paired = bool(run.settings().get("network", {}).get("second_encoder"))
     judged = (
-        "measure retrieval, next to chance and the untrained network"
+        "retrieval, next to chance and the untrained network"
         if paired and not labelled
-        else "measure accuracy, next to raw input and the untrained network"
+        else "accuracy, next to raw input and the untrained network"
     )
     evaluate = {f"chiaro evaluate {folder}": judged}
     lines = {

@@ -10,7 +10,7 @@ _NAMES = {
     "linear_sgd": "linear probe accuracy, by SGD",
     "zero_shot": "zero-shot accuracy",
     "zero_shot_balanced": "zero-shot accuracy, averaged over classes",
-    "map": "mean average precision of retrieval by label",
+    "map": "mean average precision of retrieval",
 }
 
 
