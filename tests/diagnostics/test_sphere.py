@@ -161,6 +161,14 @@ def test_near_duplicates_are_the_naive_loop(d, r):
     assert (found.ids != found.twins).all()
 
 
+def test_signs_that_differ_are_no_copies():
+    """Rows of -1 and 1 differ in the highest bits of their numbers alone."""
+    signs = 1 - 2 * ((np.arange(512)[:, None] >> np.arange(9)) & 1)
+    assert near_duplicates(signs.astype(np.float64)).exact == 0
+    again = np.concatenate([signs, signs[:5]]).astype(np.float64)
+    assert near_duplicates(again).exact == 10
+
+
 def test_near_duplicates_at_their_extremes():
     same = near_duplicates(torch.full((100, 20), 0.3))
     assert (same.count, same.share, same.exact, same.complete) == (100, 1.0, 100, True)

@@ -118,9 +118,14 @@ def _seen(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sums(keys: np.ndarray) -> np.ndarray:
-    """Sums of rows of integers with random multipliers, in which 64 bits wrap."""
-    multipliers = np.random.default_rng(0).integers(1, 1 << 62, size=keys.shape[1]) * 2 + 1
-    return keys @ multipliers
+    """Sums of rows of integers with random multipliers, in which 64 bits wrap.
+
+    Upper halves are summed once more on their own: a sign is the highest bit, which any odd
+    multiplier leaves where it is, so that two changed signs would cancel.
+    """
+    draw = np.random.default_rng(0)
+    whole, upper = (draw.integers(1, 1 << 62, size=keys.shape[1]) * 2 + 1 for _ in range(2))
+    return keys @ whole + (keys >> 32) @ upper
 
 
 def _groups(name: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
