@@ -38,7 +38,7 @@ def page(result: dict[str, Any]) -> Any:
             _curve(both, result, strength, lambda m: m["bound"], style.COLOURS[i], "--")
     both.plot([], [], color=style.GREY, label="loss")
     both.plot([], [], "--", color=style.GREY, label="bound, eq. (3)")
-    both.legend(loc="best")
+    both.legend(loc="center right", bbox_to_anchor=(1.0, 0.68))  # above the losses
     style.label(both, "epoch", "nats", "loss and bound")
     lines = [
         style.patch(style.COLOURS[i], f"strength {s:g}") for i, s in enumerate(result["strengths"])

@@ -18,7 +18,8 @@ cosines W and W / 100 are the same projector): it is the effective rank by squar
 values, of W and of z, with that by values and the rank of the random start beside it. That start
 matters: a random 96 x 128 matrix has an effective rank of 84 by values, and AdamW with decay 1e-4,
 used here before, hardly moves W in six epochs, so that the curve of Fig. 1 showed the start. Sec. 2
-trains with LARS at rate 4, which forgets it; so does this lab now.
+trains with LARS at rate 4, which forgets it; so does this lab now, and the ranks of W and of z fall
+with strength as in Fig. 1.
 
 Fig. 5's "normalized" distance is that of unit vectors here; the hardest negative of Figs. 5 to 7 is
 that among all pictures looked at (the paper does not say among how many). All are numbers of
