@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chiaroscuro.diagnostics.advice.finding import COSTLY, Cost, Facts, Finding, graded
+from chiaroscuro.diagnostics.advice.finding import COSTLY, Cost, Facts, Finding, drowned, graded
 from chiaroscuro.diagnostics.advice.notation import projector_that
 
 __all__ = [
@@ -31,6 +31,9 @@ NARROW = 0.08
 """Share of the dimensions, as effective rank, that is worth a word even without a cliff."""
 DEAD = 0.1
 """Share of dimensions that do not move, from which on it is more than a few unlucky units."""
+SOME, SPARSE = 0.25, 0.95
+"""Share of dimensions that hardly ever fire, where it is worth a word, and where all do by design.
+"""
 ALL_DEAD = 0.9
 """Share of dead dimensions that is itself the cause of a collapse."""
 STEEP = 0.1
@@ -137,10 +140,15 @@ def point_collapse(facts: Facts) -> Finding | None:
     if 0 < facts.get("points_if_normal", 0) < 2 * points:
         return None  # few directions, and no points in them
     purity, classes = facts.get("points_purity"), facts.get("n_classes")
-    lost = None if purity is None else 1 - purity
+    # neighbours may tell inside a point what the points do not: then it is not lost
+    lost = None if purity is None else 1 - max(purity, facts.get("knn_accuracy", 0.0))
     severity = "note" if purity is not None else "warning"
-    if lost is not None and classes is not None and lost >= 0.05:
-        severity = "critical" if lost >= 0.3 and points < classes else "warning"
+    if lost is not None and classes is not None and lost >= 0.05 and not drowned(facts):
+        # more points than classes are clusters, unless all rows lie there and merge classes
+        if points < classes:
+            severity = "critical" if lost >= 0.3 else "warning"
+        elif share >= 0.9:
+            severity = "warning"
     return Finding(
         name="point_collapse",
         severity=severity,
@@ -170,16 +178,19 @@ def class_collapse(facts: Facts) -> Finding | None:
     if not facts.has("class_spread", "class_tightest"):
         return None
     spread = facts["class_spread"]
-    if spread >= 0.25 or not facts.contrastive:
-        return None
     own, all_of = facts.get("class_tightest_accuracy"), facts.get("knn_accuracy", 0.0)
     harmed = own is not None and own < all_of - 0.2
+    several, rest = (facts.get(f"{x}_classes_accuracy", 0.0) for x in ("tight", "other"))
+    merged = several < rest - 0.2  # tight classes are told better, unless they lie at one point
     takes, typical = facts.get("class_tightest_takes", 0.0), facts.get("class_typical_takes", 0.0)
     cost = facts.cost("tight_class")
     taking = takes >= typical + TAKEN and graded(cost) != "note"  # a class less helps a little
+    large = graded(cost, built=True) != "note"
+    if not facts.contrastive or (spread >= 0.25 and not (taking and large)):
+        return None
     return Finding(
         name="class_collapse",
-        severity="warning" if harmed or taking else "note",
+        severity="warning" if harmed or taking or merged else "note",
         evidence=(
             f"the rows of class {facts['class_tightest']} spread {100 * spread:.1f} % as far as "
             "those of a typical class"
@@ -194,6 +205,12 @@ def class_collapse(facts: Facts) -> Finding | None:
                 if taking
                 else ""
             )
+            + (
+                f"; of the {facts['tight_classes']} classes that spread less than half as far as a "
+                f"typical one neighbours predict {several:.1%}, of the others {rest:.1%}"
+                if merged
+                else ""
+            )
         ),
         cause="these samples are (nearly) the same to the encoder: one source, blanks, or one "
         "repeated sample",
@@ -203,7 +220,8 @@ def class_collapse(facts: Facts) -> Finding | None:
         strength=0.25 / max(spread, 1e-3),
         explains=(
             *("duplicated_samples", "hubs"),
-            *(("common_offset", "mixed_scales", "mixed_normalisation") if taking else ()),
+            *(("common_offset", "label_noise") if taking else ()),
+            *(("mixed_scales", "mixed_normalisation") if taking or merged else ()),
         ),
         cost=cost if taking else None,
     )
@@ -237,8 +255,8 @@ def dimensional_collapse(facts: Facts) -> Finding | None:
     if falls and severity == "note":
         if halves is None:
             severity = "warning" if at <= 0.5 * room else "note"
-        elif halves >= HALF or few:
-            severity = "warning"
+        elif (halves >= HALF and at <= 0.5 * room) or few:
+            severity = "warning"  # a few sums of other columns are no lost directions
     return Finding(
         name="dimensional_collapse",
         severity=severity,
@@ -340,7 +358,10 @@ def dead_dimensions(facts: Facts) -> Finding | None:
         return None
     d = facts.main("d", 1)
     faint, constant = facts["faint_dimensions"], facts["constant_dimensions"]
-    gone = faint + constant
+    silent = facts.get("silent_dimensions", 0)
+    # a few units always fire rarely, and a sparse code is meant to
+    silent = silent if SOME * d <= silent < SPARSE * d else 0
+    gone = faint + constant + silent
     if gone < max(2, DEAD * d) or facts.kind in ("map", "table", "counts", "shares", "codes"):
         return None
     cost = facts.cost("columns")
@@ -355,6 +376,7 @@ def dead_dimensions(facts: Facts) -> Finding | None:
         evidence=(
             f"{constant} of {d} dimensions are constant"
             + (f" and {faint} vary less than a tenth of the widest" if faint else "")
+            + (f"; {silent} have one and the same value in most rows" if silent else "")
         ),
         cause="units that are zero for every sample get no gradient and stay zero; relu features "
         "always have some",
@@ -383,7 +405,7 @@ def dead_dimensions(facts: Facts) -> Finding | None:
         else ("dimensional_collapse",),
         cost=cost,
         target={"units": "revived"} if constant >= 0.5 * d else {},
-        symptom=not nothing,
+        symptom=not nothing and gone < 0.5 * d,
     )
 
 

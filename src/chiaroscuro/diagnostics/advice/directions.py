@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chiaroscuro.diagnostics.advice.collapse import bottleneck
 from chiaroscuro.diagnostics.advice.finding import COSTLY, Facts, Finding, graded
+from chiaroscuro.diagnostics.advice.samples import HUB
 
 __all__ = [
     "coarse_quantisation",
@@ -19,6 +20,8 @@ NARROW = 0.95
 """Mean cosine from which on, without labels, an offset that moves neighbours is a warning."""
 MOVED = 0.3
 """Share of neighbours that the cure changes, where there are no labels to be right about."""
+HALFWAY, DROWNS = 0.6, 0.5
+"""Mean cosine, and share of neighbours that the cure changes, where there are hubs as well."""
 FIRST, AHEAD = 0.25, 2.5
 """Share of the variance in one direction, and its length over that of the second."""
 DROWNED = 0.06
@@ -36,7 +39,10 @@ def common_offset(facts: Facts) -> Finding | None:
     if cost is None or cosine is None:
         return None
     severity = graded(cost, built=facts.built)
-    if not cost.right and cosine >= NARROW and cost.gain >= MOVED:
+    # a mean that makes one row everyone's neighbour drowns the others, in a wider cone as well
+    hub = facts.main("hub_share", 0.0) >= 3 * HUB and cosine >= HALFWAY and cost.gain >= DROWNS
+    hub = hub and not facts.built
+    if not cost.right and ((cosine >= NARROW and cost.gain >= MOVED) or hub):
         severity = "warning"
     if cosine < 0.6 and cost.gain < 0.05:
         severity = "note"
@@ -73,7 +79,7 @@ def dominating_direction(facts: Facts) -> Finding | None:
     drowns = drowns and (columns is None or columns.gain < cost.gain - COSTLY)
     if not (alone or drowns) or not facts.contrastive:
         return None
-    severity = graded(cost, built=facts.built)
+    severity = graded(cost, built=facts.built or not alone)  # of three ways the best one
     k = facts.get("first_removed", 1)
     if not cost.right and top >= 0.7 and cost.gain >= MOVED and not facts.built:
         severity = "warning"
@@ -144,9 +150,10 @@ def repeated_dimensions(facts: Facts) -> Finding | None:
         return None
     cost = facts.cost("distinct") if again else facts.cost("even")
     d = facts.main("d", 0)
+    several = again or dependent >= max(2, 0.05 * d)  # logits leave one out by design
     return Finding(
         name="repeated_dimensions",
-        severity=graded(cost),
+        severity=graded(cost) if several else "note",
         evidence=(
             f"{again} of {d} dimensions repeat another one (correlation above 0.98)"
             if again
@@ -175,7 +182,9 @@ def coarse_quantisation(facts: Facts) -> Finding | None:
     What was lost cannot be measured without the original; what half as many values would lose is
     measured instead. Counts and binary codes are meant to be so: a note.
     """
-    levels = facts.get("levels")
+    levels, own = facts.get("levels"), facts.get("row_levels", 99)
+    in_rows = levels is not None and levels > LEVELS >= own
+    levels = own if in_rows else levels
     if levels is None or levels > LEVELS or facts.kind in ("map", "counts", "shares"):
         return None
     if facts.main("effective_rank", 1.0) <= 0:
@@ -185,14 +194,16 @@ def coarse_quantisation(facts: Facts) -> Finding | None:
     sure = coarser is not None and coarser.right and -coarser.high >= 0.005
     # bags of words are not on one, and absent or there
     grid = facts.get("even_levels", 1.0) >= 0.5 and (levels > 2 or not facts["nonnegative"])
-    empty = facts.get("level_entropy", 1.0) < EMPTY and levels <= LEVELS / 2 and grid
+    empty = (
+        not in_rows and facts.get("level_entropy", 1.0) < EMPTY and levels <= LEVELS / 2 and grid
+    )
     return Finding(
         name="coarse_quantisation",
         severity="warning"
         if (lost >= 0.03 and sure and facts.kind != "codes" and grid) or empty
         else "note",
         evidence=(
-            f"a dimension takes {levels} different values"
+            f"a {'row' if in_rows else 'dimension'} takes {levels} different values"
             + (
                 f", with {facts['level_entropy']:.0%} of the entropy that so many can have"
                 if empty

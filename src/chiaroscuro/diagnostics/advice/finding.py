@@ -8,7 +8,7 @@ from typing import Any
 
 from chiaroscuro.measures.record import Record
 
-__all__ = ["SEVERITIES", "Cost", "Facts", "Finding", "graded"]
+__all__ = ["SEVERITIES", "Cost", "Facts", "Finding", "drowned", "graded"]
 
 SEVERITIES = ("note", "warning", "critical")
 """In rising order: good to know; costs quality; nothing below it can be trusted."""
@@ -17,6 +17,8 @@ COSTLY, SURELY = 0.03, 0.005
 than a note."""
 GRAVE = 0.2
 """Share that makes it critical."""
+REGAINS = 0.06
+"""Share of labels that a cure of the rows regains, where these and not the labels are at fault."""
 BUILT, BUILT_SURELY = 0.15, 0.08
 """The same as COSTLY and SURELY where rows are so by construction: features that start at 0 share a
 mean, and principal directions spread unevenly, without anything being wrong."""
@@ -232,3 +234,13 @@ class Facts:
     def labelled(self) -> bool:
         """Whether neighbours could be right or wrong."""
         return self.has("knn_accuracy")
+
+
+def drowned(facts: Facts, share: float = 0.0) -> bool:
+    """Whether a cure of the rows regains labels: then these are there, under something else.
+
+    Args:
+        share: of the labels that it must regain to be what is wrong with them.
+    """
+    cures = map(facts.cost, ("centre", "first", "even", "columns", "euclidean"))
+    return any(one is not None and one.gain >= max(REGAINS, share) for one in cures)

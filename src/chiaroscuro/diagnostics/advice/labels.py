@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from chiaroscuro.diagnostics.advice.finding import GRAVE, Cost, Facts, Finding, graded
+from chiaroscuro.diagnostics.advice.finding import GRAVE, Cost, Facts, Finding, drowned, graded
 
 __all__ = [
     "at_chance",
@@ -16,6 +16,10 @@ __all__ = [
     "split_shift",
 ]
 
+SURELY_ABOVE = 2.33
+"""Standard errors above chance that chance reaches once in a hundred times."""
+USABLE = 0.2
+"""Share of what chance leaves, from which on labels that neighbours name are of use."""
 BEHIND = 0.01
 """Share of labels by which a control must surely be better for a warning."""
 WRONG = 0.03
@@ -25,6 +29,8 @@ AGREED = 0.5
 STRANGE, SOME = 0.28, 0.25
 """Share of the classes that lie nearer than the one a wrong label gives; and votes between the
 first and the second class, where neighbours agree somewhat."""
+CLEAN = 0.9
+"""Share of the labels, of those that are right, which neighbours name where classes are apart."""
 OVERLAP = 3.2
 """How many times as often labels may differ where neighbours disagree, if wrong at random."""
 LEAK = 0.97
@@ -44,8 +50,6 @@ BETTER = 0.05
 """Share of the labels by which these name more than all others do."""
 RARE = 1e-4
 """Probability by chance that classes lie so evenly along a line in the order of their numbers."""
-REGAINS = 0.06
-"""Share of labels that a cure of the rows regains, where these and not the labels are at fault."""
 MOST = 0.56
 """Share of wrong labels beyond which nothing tells them from classes that rows do not tell."""
 AGREE = (0.8, 0.88)
@@ -71,10 +75,12 @@ def at_chance(facts: Facts) -> Finding | None:
     n = facts.get("labelled_rows", facts.main("n", 100))
     error = math.sqrt(max(chance * (1 - chance), 1 / n) / n)
     above = knn - chance
-    if above > 3 * error and not (above <= 0.02 and knn < 1.5 * chance):
+    if above > SURELY_ABOVE * error:
         return None
     best = max(facts.get("linear_accuracy", 0.0), facts.get("knn_accuracy_euclidean", 0.0))
     told = best - chance > max(0.05, 5 * error)
+    # so few rows, or so large a class, that good embeddings might show no more
+    unseen = above + 1.96 * error > USABLE * (1 - chance)
     structured = facts.get("structure", 0.0) >= STRUCTURE
     if told:
         cause = (
@@ -90,13 +96,13 @@ def at_chance(facts: Facts) -> Finding | None:
         cause = "the rows look like noise: nothing was learned, or the array was never filled"
     return Finding(
         name="at_chance",
-        severity="warning" if told else "critical",
+        severity="warning" if told else "note" if unseen else "critical",
         evidence=(
             f"neighbours predict {knn:.1%} of the labels and {chance:.1%} with shuffled labels "
             f"(95 % interval of the difference {100 * (above - 1.96 * error):+.1f} to "
             f"{100 * (above + 1.96 * error):+.1f} points)"
         ),
-        cause=cause,
+        cause=f"{cause}; or there are too few rows to see it" if unseen and not told else cause,
         advice=(
             "check that row i of the labels is row i of the embeddings; then which checkpoint was "
             "embedded, and whether the loss fell"
@@ -110,16 +116,6 @@ def at_chance(facts: Facts) -> Finding | None:
         ),
         p=_tail(above / error),
     )
-
-
-def _drowned(facts: Facts, share: float = 0.0) -> bool:
-    """Whether a cure of the rows regains labels: then they are at fault, and not the labels.
-
-    Args:
-        share: of the labels that it must regain to be what is wrong with them.
-    """
-    cures = map(facts.cost, ("centre", "first", "even", "columns", "euclidean"))
-    return any(one is not None and one.gain >= max(REGAINS, share) for one in cures)
 
 
 def _below(facts: Facts, cure: str, name: str, what: str, cause: str) -> Finding | None:
@@ -178,7 +174,7 @@ def label_noise(facts: Facts) -> Finding | None:
         return None
     if any(one is not None and one.high < 0 for one in map(facts.cost, ("input", "untrained"))):
         return None  # the labels fit the input: the embeddings are at fault
-    if _drowned(facts, share / 2):
+    if drowned(facts, share / 2):
         return None  # the labels fit what other directions drown
     strange, sure = facts.get("suspect_strange"), _at_random(facts)
     count = facts["suspect_count"]
@@ -214,13 +210,21 @@ def label_noise(facts: Facts) -> Finding | None:
 
 
 def _at_random(facts: Facts) -> bool:
-    """Whether labels that differ where neighbours agree are so at random, and not by overlap."""
+    """Whether labels that differ where neighbours agree are so at random, and not by overlap.
+
+    Of a few classes only those that are told apart but for these labels say so. On a map nothing
+    does: it lays classes side by side that have nothing in common.
+    """
+    if facts.kind == "map":
+        return False
     share, margin = facts["suspect_labels"], facts["suspect_margin"]
     strange, error = facts.get("suspect_strange"), facts.get("suspect_strange_error", 0.0)
     if strange is None:
         if margin < AGREED or facts.get("suspect_rest", share) > OVERLAP * share:
             return False  # wrong at the borders of classes, and hardly elsewhere
-    elif strange - error < STRANGE or margin < SOME:
+        if facts.get("knn_accuracy", 1.0) < CLEAN * (1 - share):
+            return False
+    elif strange - 2 * error < STRANGE or margin < SOME:
         return False  # confused with classes that lie near
     # where labels are wrong at random, the votes that remain agree with each other
     agree = AGREE[not facts.contrastive or share > 0.5]
@@ -373,7 +377,8 @@ def euclidean_neighbours(facts: Facts) -> Finding | None:
     cost = facts.cost("euclidean")
     if cost is None or cost.gain < 0.03 or cost.low < 0.01:
         return None
-    blind = at_chance(facts) is not None
+    chance = at_chance(facts)
+    blind = chance is not None and chance.severity != "note"
     return Finding(
         name="euclidean_neighbours",
         severity="warning" if blind else "note",

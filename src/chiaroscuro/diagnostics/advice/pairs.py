@@ -29,12 +29,18 @@ STRANGERS = 0.03
 FLAT = 0.4
 """Of the pairs farther apart than half of all strangers, the share beyond three quarters: one half
 for mispaired rows; less where views merely hide the content."""
-FOUND = 0.4
+FOUND = 0.25
 """Of the pairs that are no strangers, the share that may stand between the first twentieth and half
 of all: where pairs are right or wrong the right ones are near; where views hide much, none is."""
 FOREIGN = 0.08
 """Difference of the shares of other rows that a row's first and second view are nearer than, where
 the second is not its own."""
+CLEAR = 0.05
+"""Share of the right pairs that stand between, where right and wrong are clearly two."""
+CROSSED = 0.3
+"""Of rows that are nearest to another's partner, the share that stands in twos, each nearest to
+the partner of the other: at most 0.16 where pairs are right, and 0.4 to 0.9 where some were
+exchanged."""
 ELSEWHERE, NEARLY, SCORE = 0.6, 0.75, 4.0
 """Share of the lost rows that have a row of the other side nearer than any of their own, one half
 where there is no partner; the same where few rows say so; and standard errors above one half."""
@@ -53,24 +59,30 @@ def mispaired_views(facts: Facts) -> Finding | None:
     nothing = nearer < 0.5 + SURE * facts["pair_error"]
     swapped = lost >= 0.005 and elsewhere >= ELSEWHERE and score >= SCORE
     swapped |= lost >= STRANGERS and elsewhere >= NEARLY and score >= SURE - 0.5
+    # of pairs that share little some are far as well: as many as a tail that falls by half leaves
+    tail = max(0.0, facts.get("pairs_middle", 1.0) - 0.45 * strangers) / max(1 - strangers, 1e-9)
+    exchanged, astray = facts.get("exchanged", 0.0), facts.get("astray", 1.0)
+    crossed = exchanged >= max(STRANGERS, CROSSED * astray)
     some = (
-        strangers >= STRANGERS
+        strangers >= max(STRANGERS, tail / 2)
         and facts.get("pairs_upper", 0.0) >= FLAT
         and facts.get("pairs_middle", 1.0) <= 0.45 * strangers + FOUND * (1 - strangers)
     )
     first, second = facts.get("view1_nearer"), facts.get("view2_nearer")
     foreign = first is not None and second is not None and abs(first - second) >= FOREIGN
     # where even lost rows are nearest to their own side, the sides differ and pairs may be right
-    some = some and strangers < 0.85 and score > -SURE
-    if not (nothing or swapped or some or foreign):
+    some = some and strangers < 0.85 and (score > -1 or (score > -SURE and tail < CLEAR))
+    wrong = swapped or some or foreign or crossed
+    if not (nothing or wrong):
         return None
-    if nothing and not (swapped or some or foreign) and facts.training and first is not None:
+    if nothing and not wrong and facts.training and first is not None:
         return None  # both views are near their row: it is the views that share nothing
-    if not (swapped or some or foreign) and facts.get("steps", BEGUN) < BEGUN:
+    if not wrong and facts.get("steps", BEGUN) < BEGUN:
         return None  # pairs are at chance before training has begun, whatever they are
     shift, share = facts.get("pair_shift", 0), facts.get("pair_shift_share", 0.0)
     shifted = share >= 0.5 and shift != 0
-    cost = facts.cost("pairs")
+    costs = [one for one in (facts.cost("pairs"), facts.cost("exchanged")) if one is not None]
+    cost = max(costs, key=lambda one: one.gain) if costs else None
     severity = "critical" if nothing or strangers >= 0.2 else graded(cost)
     if severity == "note" and (strangers >= STRANGERS or lost >= STRANGERS):
         severity = "warning"
@@ -89,6 +101,12 @@ def mispaired_views(facts: Facts) -> Finding | None:
                 else ""
             )
             + (
+                f"; of the {astray:.1%} of rows that are nearest to another's partner, "
+                f"{exchanged / astray:.0%} stand in twos, each nearest to the partner of the other"
+                if crossed
+                else ""
+            )
+            + (
                 f", {shift:+d} rows away from row {facts['pair_shift_from']} to row "
                 f"{facts['pair_shift_to']}"
                 if shifted
@@ -99,7 +117,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
             f"the second side is shifted by {shift:+d} rows"
             if shifted
             else "rows of the two sides do not belong together"
-            if swapped or some or foreign
+            if wrong
             else "the rows of the two sides do not belong together, or the views share nothing"
         ),
         advice="check that both sides come from one sample in one order, without reshuffling, "
@@ -107,7 +125,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
         line=f"h2 = np.roll(h2, {-shift}, axis=0)" if shifted and lost > 0.5 else "",
         expect="a positive nearer than 95 % of the others",
         paper="wang2020alignuniform",
-        strength=50.0 if nothing or swapped or foreign else 10.0,
+        strength=50.0 if nothing or swapped or foreign or crossed else 10.0,
         explains=(
             *("strong_views", "false_negatives", "low_temperature", "high_temperature"),
             *("weak_views", "class_blind", "stuck_at_the_start", "hardly_trained"),
@@ -243,7 +261,7 @@ def side_scales(facts: Facts) -> Finding | None:
     scale = facts["side_scale"]
     return Finding(
         name="side_scales",
-        severity=graded(cost),
+        severity=graded(cost, built=True),  # two encoders have scales of their own
         evidence=f"the second side spreads {scale:.3g} times as far as the first",
         cause="the sides come from two encoders, or one was scaled",
         advice="normalise both sides, or divide each by its spread, before taking distances",

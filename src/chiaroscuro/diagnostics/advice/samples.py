@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chiaroscuro.diagnostics.advice.finding import Cost, Facts, Finding, graded
+from chiaroscuro.diagnostics.advice.finding import COSTLY, Cost, Facts, Finding, graded
 
 __all__ = [
     "duplicated_samples",
@@ -26,6 +26,8 @@ GRID = 8
 """Values of a dimension up to which rows may coincide without being copies."""
 HUB = 0.1
 """Share of all rows that have one and the same row among their ten nearest."""
+MOST = 0.6
+"""The same, where it says enough without labels: most rows have one and the same neighbour."""
 SKEW = 4.0
 """Skewness of the counts; sentence embeddings in 384 dimensions have 1.7."""
 EVEN = 0.8
@@ -34,13 +36,15 @@ VALLEY = 0.06
 """Share of the rows with a length in the middle third between two groups of lengths."""
 ALONE = 0.45
 """How much more apart two groups of rows are than twice what their classes tell of them."""
+NEVER = 0.95
+"""How much apart two groups are that are hardly ever neighbours."""
 TOGETHER, BETWEEN = 0.5, 0.1
 """How much apart two groups are without their means, where they differ in these alone; and the
 share of the rows in the middle third between the two means, where it is one group."""
 ALL_APART = ("dominating_direction", "at_chance", "common_offset", "hubs", "uneven_dimensions")
 """What two groups that are never neighbours bring about."""
 MANY = 0.01
-"""Share of zero rows that is a warning without labels; of far rows twice that."""
+"""Share of far rows, twice that is a warning without labels."""
 
 
 def duplicated_samples(facts: Facts) -> Finding | None:
@@ -106,8 +110,8 @@ def zero_rows(facts: Facts) -> Finding | None:
     share = zero / n
     cost = facts.cost("nonzero")
     severity = "critical" if share >= 0.5 else graded(cost)
-    if severity == "note" and share >= MANY and facts.kind != "counts":
-        severity = "warning"
+    if (cost is None or not cost.right) and COSTLY <= share < 0.5 and facts.kind != "counts":
+        severity = "warning"  # as many labels as there are zero rows are lost, if there are any
     return Finding(
         name="zero_rows",
         severity=severity,
@@ -237,10 +241,10 @@ def mixed_encoders(facts: Facts) -> Finding | None:
     ):
         return None
     cost, first = facts.cost("groups"), facts.cost("first")
-    severity = graded(cost)
+    severity = graded(cost) if apart >= NEVER else "note"
     gained = 0.0 if cost is None else cost.gain
     # one wild dimension parts rows in two as well; then leaving it out regains as much
-    alone = apart >= 0.95 and (first is None or first.gain < gained - 0.02)
+    alone = apart >= NEVER and (first is None or first.gain < gained - 0.02)
     return Finding(
         name="mixed_encoders",
         severity=severity,
@@ -296,7 +300,7 @@ def hubs(facts: Facts) -> Finding | None:
     few = share < HUB or skewness < SKEW
     if few and (graded(cost) == "note" or skewness < SKEW / 2):
         return None  # several hubs share the rows between them: only what they cost tells
-    severity = "note" if few else graded(cost, "warning" if share >= 3 * HUB else "note")
+    severity = "note" if few else graded(cost, "warning" if share >= MOST else "note")
     return Finding(
         name="hubs",
         severity=severity,

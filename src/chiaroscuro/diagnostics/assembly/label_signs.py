@@ -321,9 +321,16 @@ def _class_spread(out: Measured, rows: Rows) -> dict[str, Any]:
     least = int(np.argmin(spreads))
     own = y[rows_asked := ~np.isnan(rows.base)] == names[least]
     typical = float(np.median(spreads))
+    tight = [k for k, spread in zip(names, spreads, strict=True) if spread < TIGHT * typical]
+    inside = np.isin(y[rows_asked], tight)
     numbers: dict[str, Any] = {}
     if spreads[least] < TIGHT * typical:
         numbers = _taken(out, rows, names[least])
+    if len(tight) > 1 and inside.any() and not inside.all():
+        hits = rows.base[rows_asked]
+        numbers["tight_classes"] = len(tight)
+        numbers["tight_classes_accuracy"] = float(hits[inside].mean())
+        numbers["other_classes_accuracy"] = float(hits[~inside].mean())
     return {
         **numbers,
         "class_spread": spreads[least] / typical if typical > 0 else 1.0,

@@ -93,6 +93,21 @@ def _columns(out: Measured, pairs: Pairs) -> None:
         note(out, "columns_back", pairs.gain(pairs.x1, pairs.x2[:, to]))
 
 
+def _exchanged(out: Measured, pairs: Pairs) -> dict[str, Any]:
+    """Rows that stand in twos, each of which is nearest to the partner of the other.
+
+    Of rows whose own partner is not the nearest few do so by chance, however little the sides
+    share; nearly all do where partners of two samples that are alike were exchanged.
+    """
+    S = pairs.scores
+    at = np.arange(len(S))
+    to = S.argmax(axis=1)
+    crossed = (to[to] == at) & (to != at)
+    if crossed.any():
+        note(out, "exchanged", pairs.gain(pairs.x1, pairs.x2[np.where(crossed, to, at)]))
+    return {"exchanged": float(crossed.mean()), "astray": float((to != at).mean())}
+
+
 def _mispaired(out: Measured, pairs: Pairs, ids: np.ndarray) -> None:
     """Partners that are elsewhere: by a common shift, or anywhere.
 
@@ -121,6 +136,7 @@ def _mispaired(out: Measured, pairs: Pairs, ids: np.ndarray) -> None:
     numbers["pairs_uniform"] = float(min(1.0, 2 * (upper > 0.5).mean()))
     numbers["pairs_upper"] = float((upper > 0.75).mean() / max(float((upper > 0.5).mean()), 1e-9))
     numbers["pairs_middle"] = float(((upper > 0.05) & (upper < 0.5)).mean())
+    numbers |= _exchanged(out, pairs)
     if not lost.any():
         return
     nearer = [(across[k] > inside[k])[lost] for k in (0, 1)]

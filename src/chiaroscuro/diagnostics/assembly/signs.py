@@ -37,6 +37,10 @@ SHARES = (0.9, 0.5)
 """Of the rows, that lie at a few points."""
 COVERED = 64
 """Points onto which rows may be said to have collapsed."""
+WIDE = 16
+"""Dimensions from which on the numbers of a row can be counted."""
+SILENT = 0.95
+"""Share of the rows that have one and the same number in a dimension which hardly ever fires."""
 
 
 def row_signs(out: Measured, embeddings: Embeddings, seed: int, metric: str = METRICS[0]) -> None:
@@ -109,14 +113,15 @@ def kind_of(x: np.ndarray) -> str:
 
 
 def _levels(rows: Rows) -> dict[str, Any]:
-    """How many different numbers a dimension has, and what half as many would cost."""
+    """How many different numbers a dimension has, or a row, and what half as many would cost."""
+    own = _levels_of_rows(rows.x)
     x = rows.x[:, np.ptp(rows.x, axis=0) > 0]
     x = x[:, :: max(1, x.shape[1] // 64)]
     if not x.shape[1]:
-        return {}
+        return own
     moving = np.array([len(np.unique(x[:, k])) for k in range(x.shape[1])])
     levels = int(np.quantile(moving, 0.9))
-    numbers: dict[str, Any] = {"levels": levels}
+    numbers: dict[str, Any] = {"levels": levels, **own}
     if levels <= 32:
         numbers |= {"level_entropy": _entropy(x, levels), "even_levels": _even(x)}
     if levels <= min(32, len(x) // 8):
@@ -126,6 +131,25 @@ def _levels(rows: Rows) -> dict[str, Any]:
         lost = rows.gain(coarser)
         numbers |= lost.numbers("coarser")
     return numbers
+
+
+def _levels_of_rows(x: np.ndarray) -> dict[str, Any]:
+    """Steps of the even grid on which the numbers of a row stand, where most rows have such a one.
+
+    Rows from 0 are left out: counts over their sum stand on one as well.
+    """
+    x = x[:: max(1, len(x) // 200)]
+    x = x[np.ptp(x, axis=1) > 0]
+    if x.shape[1] < WIDE or not len(x) or x.min() >= 0:
+        return {}
+    ordered = np.sort(x, axis=1)
+    steps = np.diff(ordered, axis=1) / (ordered[:, -1:] - ordered[:, :1])
+    least = np.where(steps > 1e-6, steps, np.inf).min(axis=1, keepdims=True)
+    times = steps / least
+    even = (np.abs(times - np.round(times)) < 0.01).all(axis=1)
+    if even.mean() < 0.9:
+        return {}
+    return {"row_levels": 1 + round(float(np.median(1 / least[even])))}
 
 
 def _even(x: np.ndarray) -> float:
@@ -416,6 +440,8 @@ def _columns(out: Measured, rows: Rows) -> None:
     typical = float(np.quantile(spread[live], 0.9))
     faint = live & (spread < 0.1 * typical)
     numbers["faint_dimensions"] = int(faint.sum())
+    usual = np.abs(x - np.median(x, axis=0)) <= 1e-9 * np.ptp(x, axis=0)
+    numbers["silent_dimensions"] = int((live & ~faint & (usual.mean(axis=0) >= SILENT)).sum())
     low = x.min(axis=0)[live]
     numbers["rectified"] = bool(x.min() >= 0 and (low <= spread[live]).mean() >= 0.9)
     numbers["principal"] = _principal(x[:, live], spread[live])
@@ -468,20 +494,21 @@ def _points(out: Measured, rows: Rows, far: np.ndarray) -> None:
     """
     ids = np.flatnonzero(~far) if (~far).sum() >= LEAST else np.arange(len(far))
     ids = ids[: 4 * FEW : max(1, len(ids) // FEW)]
-    x = rows.x[ids]
-    x = x - x.mean(axis=0)
-    if not x.any():
+    given = rows.x[ids]
+    middle = given.mean(axis=0)
+    seen = unit if rows.metric == METRICS[0] else np.asarray  # all short rows are one by distance
+    owner = _covering(seen(given))
+    if owner is None:
         return
-    owner = _covering(x)
     counts = {share: _points_of(owner, share) for share in SHARES}
     share = next((a for a in SHARES if 0 < counts[a] <= MOST_POINTS), SHARES[0])
     points = counts[share] if counts[share] <= MOST_POINTS else 0
     out.numbers |= {"points": points, "points_share": share}
     if points:  # in one or two directions a few points cover any rows: those of a normal law too
-        s, V = np.linalg.svd(x, full_matrices=False)[1:]
-        draw = np.random.default_rng(0).normal(size=(len(x), len(s)))
-        normal = _covering(draw * s @ V / math.sqrt(len(x)))
-        out.numbers["points_if_normal"] = _points_of(normal, share)
+        s, V = np.linalg.svd(given - middle, full_matrices=False)[1:]
+        draw = np.random.default_rng(0).normal(size=(len(given), len(s)))
+        normal = _covering(seen(middle + draw * s @ V / math.sqrt(len(given))))
+        out.numbers["points_if_normal"] = 0 if normal is None else _points_of(normal, share)
     if points and rows.y is not None:
         y = rows.y[ids]
         largest = np.argsort(-np.bincount(owner[owner >= 0]), kind="stable")[:points]
@@ -491,13 +518,16 @@ def _points(out: Measured, rows: Rows, far: np.ndarray) -> None:
         out.numbers["points_purity"] = float(table.max(axis=1).sum() / max(1, kept.sum()))
 
 
-def _covering(x: np.ndarray) -> np.ndarray:
-    """Which ball of a fifth of the typical distance from the mean a row lies in; -1 beyond 64.
+def _covering(x: np.ndarray) -> np.ndarray | None:
+    """Which ball of a fifth of the spread around the mean a row lies in; -1 beyond 64.
 
-    Args:
-        x: (n, d), centred.
+    None where all rows are one.
     """
-    radius = 0.04 * float(np.median((x**2).sum(axis=1)))
+    x = x - x.mean(axis=0)
+    if not x.any():
+        return None
+    apart = (x**2).sum(axis=1)
+    radius = 0.04 * float(np.minimum(apart, 9 * np.median(apart)).mean())  # less a heavy tail
     owner = np.full(len(x), -1)
     leaders = 0
     while leaders < COVERED and (owner < 0).any():
