@@ -4,10 +4,10 @@ Cases are made, not listed: every ill of `planted.py` at several strengths in th
 `bases.py`, with its harm measured (accuracy of neighbours or recall that is lost, or won without
 right), and trainings in the plain loop of `cured.py`. Bases, constructions and strengths of ills,
 settings and seeds of trainings are divided beforehand: rules were written on `design`; `judged`
-(bases of `judged.py`) is measured once they are. What was judged once (`once_judged.py`) belongs to
-the design from then on. Each look at a part is noted in `results/advice-looks.json`, with a
-fingerprint of the rules. Which base of the last two an ill is planted into is chosen by its harm
-alone, which no rule has a part in.
+(bases of `judged.py`) is measured once they are. What was judged on (`once_judged.py`,
+`second_judged.py`) belongs to the design from then on. Each look at a part is noted in
+`results/advice-looks.json`, with a fingerprint of the rules. Which base of these an ill is planted
+into is chosen by its harm alone, which no rule has a part in.
 
     python benchmarks/advice.py --part design [--only offset]
     python benchmarks/advice.py --part judged
@@ -40,6 +40,7 @@ import chiaroscuro as cs
 import healthy
 import judged as _judged_bases  # noqa: F401  (its bases note themselves)
 import once_judged as _once_judged_bases  # noqa: F401
+import second_judged as _second_judged_bases  # noqa: F401
 from bases import BASES, KEPT, WELL, Arrays, loaded
 from chiaroscuro.diagnostics import Context, Facts, diagnose, findings
 from chiaroscuro.diagnostics.assembly import further, measuring
@@ -51,9 +52,9 @@ ROWS = (300, 500, 900)
 """Of a case, in turn by its key."""
 FEW = 2
 """Bases of an ill, in each group."""
-GROUPS = {"design": ("design", "once judged"), "judged": ("judged",)}
-"""Groups of bases that a part is made of."""
-CONSTRUCTIONS = {"once judged": 2, "judged": 3}
+GROUPS = {"design": ("design", "once judged", "second judged"), "judged": ("judged",)}
+"""Groups of bases, and of trainings, that a part is made of."""
+CONSTRUCTIONS = {"once judged": 2, "second judged": 3, "judged": 4}
 """Of ills in a group; in the first group two take turns."""
 HARMFUL, HARMLESS = 0.05, 0.01
 LOOKS = HERE / "results" / "advice-looks.json"
@@ -202,7 +203,8 @@ def measured(case: Case, part: str) -> dict[str, Any]:
 
 def judged(part: str, only: str | None, cached: bool) -> list[dict[str, Any]]:
     rows = []
-    wanted = [one for one in cases(part) if only is None or only in one.key]
+    group_of = {case: group for group in GROUPS[part] for case in cases_of(group)}
+    wanted = [one for one in group_of if only is None or only in one.key]
     if cached:
         wanted = [one for one in wanted if kept_at(part, one.key).exists()]
     for case in wanted:
@@ -215,6 +217,7 @@ def judged(part: str, only: str | None, cached: bool) -> list[dict[str, Any]]:
         rows.append(
             {
                 "case": case.key,
+                "group": group_of[case],
                 "ill": ill,
                 "harm": kept["harm"],
                 **({"gain_of_cures": kept["gain"]} if ill == "none" else {}),
@@ -248,11 +251,9 @@ def share(rows: list[dict[str, Any]], of: Callable[[dict[str, Any]], bool]) -> d
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Shares in all and by ill."""
+    """Shares in all, by group and by ill."""
     sick = [row for row in rows if row["ill"] != "none"]
-    harmful = [row for row in sick if row["harm"] >= HARMFUL]
-    harmless = [row for row in sick if row["harm"] < HARMLESS]
-    well = [row for row in rows if row["ill"] == "none"]
+    groups = dict.fromkeys(row["group"] for row in rows)
     kinds = {}
     for name in ILLS:
         own = [row for row in sick if row["ill"] == name]
@@ -264,6 +265,18 @@ def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 "curve": [[round(r["harm"], 4), r["named"], r["warned"]] for r in own],
             }
     return {
+        **_shares(rows),
+        "groups": {name: _shares([r for r in rows if r["group"] == name]) for name in groups},
+        "ills": kinds,
+    }
+
+
+def _shares(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    sick = [row for row in rows if row["ill"] != "none"]
+    harmful = [row for row in sick if row["harm"] >= HARMFUL]
+    harmless = [row for row in sick if row["harm"] < HARMLESS]
+    well = [row for row in rows if row["ill"] == "none"]
+    return {
         "harmful_named": share(harmful, _named),
         "harmful_warned": share(harmful, _warned),
         "harmless_accused_of_another": share(harmless, lambda row: bool(row["accused"])),
@@ -272,7 +285,6 @@ def table(rows: list[dict[str, Any]]) -> dict[str, Any]:
             lambda row: bool(row["accused"]),
         ),
         "natural_accused": share(well, lambda row: bool(row["accused"])),
-        "ills": kinds,
     }
 
 
@@ -312,6 +324,8 @@ def show(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
         "natural_accused",
     ):
         print(key, found[key])
+        for name, own in found["groups"].items():
+            print(f"    {name}: {own[key]['share']} of {own[key]['of']}")
 
 
 # ---- trainings ----
@@ -324,23 +338,32 @@ def trainings(part: str, retrain: bool, kinds: tuple[str, ...] = KINDS) -> dict[
     """Sick and healthy trainings: the first finding, and what following its advice regains."""
     from cured import FIRST_SEED, HEALTHY, Loop, followed, kept, sick
 
-    offset = FIRST_SEED[part]
     rows = []
-    every = [(f"healthy{k}-{one.kind}", (), one) for k, one in enumerate(HEALTHY[part])]
-    chosen = [one for one in (*every, *sick(part)) if one[2].kind in kinds]
-    networks = sorted({(loop.kind, loop.network) for _, _, loop in chosen})
-    usual = {of: _mean_accuracy(Loop(of[0], network=of[1]), offset) for of in networks}
-    for name, names, loop in chosen:
+    chosen = [
+        (group, *one)
+        for group in GROUPS[part]
+        if group in HEALTHY
+        for one in (
+            *((f"healthy{k}-{own.kind}", (), own) for k, own in enumerate(HEALTHY[group])),
+            *sick(group),
+        )
+        if one[2].kind in kinds
+    ]
+    networks = sorted({(group, loop.kind, loop.network) for group, _, _, loop in chosen})
+    usual = {of: _mean_accuracy(Loop(of[1], network=of[2]), FIRST_SEED[of[0]]) for of in networks}
+    for group, name, names, loop in chosen:
+        offset = FIRST_SEED[group]
         made = kept(loop, offset)
-        path = KEPT / "trained-cases" / part / f"{name}.json"
+        path = KEPT / "trained-cases" / group / f"{name}.json"
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(diagnose(made.arrays, made.context).json()["measures"]))
         found = findings(Facts(json.loads(path.read_text()), flat(made.context.settings)))
         grave = [one for one in found if one.severity != "note"]
-        lost = usual[loop.kind, loop.network] - made.accuracy
+        lost = usual[group, loop.kind, loop.network] - made.accuracy
         row: dict[str, Any] = {
             "case": name,
+            "group": group,
             "accuracy": made.accuracy,
             "lost": lost,
             "first": grave[0].name if grave else None,
@@ -389,7 +412,7 @@ def temperatures() -> dict[str, Any]:
     from cured import Loop, kept
 
     found = []
-    for kind in KINDS[:3]:  # bags are of the judged part
+    for kind in KINDS[:3]:
         for tau in (0.005, 0.01, 0.02, 0.05, 0.07, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0):
             made = kept(Loop(kind, tau=tau), 0)
             z1, z2 = (made.arrays[name] for name in ("z1", "z2"))
@@ -491,6 +514,9 @@ def main() -> None:
             if call.only is None or call.only in case.key:
                 measured(case, call.part)
         return
+    for part in filter(None, (call.part, call.trainings)):
+        if part == "judged" and not any(group == "judged" for group, _ in BASES.values()):
+            parser.error("judged.py has no bases yet: nothing is left to be judged on")
     if call.part:
         rows = judged(call.part, call.only, call.cached)
         found = table(rows)

@@ -1,4 +1,4 @@
-"""Raw material of `judged.py`: texts, speech, fonts, networks and tables inside packages.
+"""Raw material of `second_judged.py`: texts, speech, fonts, networks and tables inside packages.
 
 `CHIARO_PACKAGES` names the folder that the packages were unpacked to, by `sh`:
 

@@ -2,8 +2,8 @@
 
 `ILLS[name]` says what a diagnosis is given, which findings name it, how its harm is measured, its
 strengths from harmless to harmful, and how it is planted. Each has four constructions, by other
-mechanisms. The first three are the design part's (the second and the third were judged on once);
-the fourth, number 3, is the judged part's: it was written by someone who had not read the rules.
+mechanisms, all of the design part: the later three were judged on once, and the fourth, number 3,
+was written by someone who had not read the rules.
 """
 
 from __future__ import annotations
