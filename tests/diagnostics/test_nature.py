@@ -51,6 +51,13 @@ def test_chance_is_where_accuracy_is_not_above_it_and_could_be(knn, chance, n, s
     assert severity(facts, "at_chance") == said
 
 
+def test_labels_that_a_probe_tells_are_not_out_of_order():
+    facts = {"n": 500, "labelled_rows": 500, "knn_accuracy": 0.27, "knn_chance": 0.25}
+    assert severity(Facts(facts | {"linear_accuracy": 0.26}), "at_chance") == "critical"
+    assert severity(Facts(facts | {"linear_accuracy": 0.31}), "at_chance") == "note"
+    assert severity(Facts(facts | {"linear_accuracy": 0.45}), "at_chance") == "warning"
+
+
 def noise(**changed):
     known = {"suspect_labels": 0.2, "suspect_low": 0.15, "suspect_high": 0.25, "n": 500}
     known |= {"suspect_margin": 0.8, "suspect_count": 25, "suspect_rest": 0.25}
@@ -85,6 +92,7 @@ def test_hubs_without_labels_are_a_warning_where_most_rows_share_one():
     some = {"n": 300, "hub_skewness": 5.0, "orphans": 0.1}
     assert severity(Facts(some | {"hub_share": 0.45}), "hubs") == "note"
     assert severity(Facts(some | {"hub_share": 0.7}), "hubs") == "warning"
+    assert severity(Facts(some | {"hub_share": 0.7, "rectified": True}), "hubs") == "note"
 
 
 def test_an_offset_that_makes_hubs_is_their_cause():

@@ -78,7 +78,8 @@ def at_chance(facts: Facts) -> Finding | None:
     if above > SURELY_ABOVE * error:
         return None
     best = max(facts.get("linear_accuracy", 0.0), facts.get("knn_accuracy_euclidean", 0.0))
-    told = best - chance > max(0.05, 5 * error)
+    told = best - chance > max(0.05, 3 * error)
+    blind = told and best - knn >= 0.05
     # so few rows, or so large a class, that good embeddings might show no more
     unseen = above + 1.96 * error > USABLE * (1 - chance)
     structured = facts.get("structure", 0.0) >= STRUCTURE
@@ -96,7 +97,7 @@ def at_chance(facts: Facts) -> Finding | None:
         cause = "the rows look like noise: nothing was learned, or the array was never filled"
     return Finding(
         name="at_chance",
-        severity="warning" if told else "note" if unseen else "critical",
+        severity="warning" if blind else "note" if told or unseen else "critical",
         evidence=(
             f"neighbours predict {knn:.1%} of the labels and {chance:.1%} with shuffled labels "
             f"(95 % interval of the difference {100 * (above - 1.96 * error):+.1f} to "

@@ -300,7 +300,8 @@ def hubs(facts: Facts) -> Finding | None:
     few = share < HUB or skewness < SKEW
     if few and (graded(cost) == "note" or skewness < SKEW / 2):
         return None  # several hubs share the rows between them: only what they cost tells
-    severity = "note" if few else graded(cost, "warning" if share >= MOST else "note")
+    most = share >= MOST and not facts.built  # counts and histograms share a mean by construction
+    severity = "note" if few else graded(cost, "warning" if most else "note")
     return Finding(
         name="hubs",
         severity=severity,
