@@ -217,7 +217,7 @@ def test_a_network_that_is_its_own_target_fills_a_queue(size):
 WRONG = {
     "two targets": (
         ["network.own_target=true", "network.momentum=0.9"],
-        "received 0.9: one target",
+        "received 0.9. The target is either",
     ),
     "micro": (
         ["network.own_target=true", "micro_batch=2"],

@@ -71,7 +71,7 @@ def setting_meanings(kind: type) -> dict[str, str]:
     Example:
         >>> from chiaroscuro.engine import Settings
         >>> setting_meanings(Settings)["seed"]
-        'seed of the initial weights, the order of samples and the views.'
+        'seed of the initial weights, the order of samples and the augmentations.'
     """
     text = inspect.getdoc(kind) or ""
     body = text.split("Args:\n", 1)[-1].split("\n\n")[0]

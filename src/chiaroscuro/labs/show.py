@@ -73,17 +73,25 @@ def brief(claim: Claim) -> str:
 
 
 def numbers(ours: dict) -> str:
-    """Names and numbers; of a list its range.
+    """Return names and numbers in one line; of a list of numbers its range.
 
     Example:
         >>> numbers({"error": 1.234567e-16, "gain": [0.5, 0.25, 1.0]})
         'error 1.2e-16, gain 0.25 .. 1'
+        >>> numbers({"behind": ["SimCLR", "simple sum"]})
+        'behind SimCLR, simple sum'
     """
     return ", ".join(f"{name} {_short(value)}" for name, value in ours.items())
 
 
+_NUMBERS = ("nan", "inf", "-inf")
+"""Numbers that JSON has no other way to write."""
+
+
 def _short(value: object) -> str:
     match value:
+        case list() | tuple() if any(isinstance(x, str) and x not in _NUMBERS for x in value):
+            return ", ".join(map(str, value))
         case list() | tuple():
             known = [x for x in value if not math.isnan(float(x))]  # in JSON it is the word "nan"
             if len(known) < len(value):
