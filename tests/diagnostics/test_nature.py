@@ -270,3 +270,21 @@ def test_two_encoders_may_have_scales_of_their_own():
     slight, much = (cost("scales", *x, of="recall_1_euclidean") for x in ((0.05, 0.02), (0.4, 0.3)))
     assert severity(Facts(some | slight), "side_scales") == "note"
     assert severity(Facts(some | much), "side_scales") == "critical"
+
+
+# ---- trainings ----
+
+
+def test_a_network_that_tells_far_more_than_its_input_is_not_blind_to_classes():
+    some = {"n": 900, "last_loss": 1.0, "pair_nearer": 0.99, "knn_accuracy": 0.8}
+    some |= {"false_hardest": 0.5, "false_all": 0.12}
+    assert severity(Facts(some | cost("input", 0.06, 0.03)), "class_blind") == "warning"
+    assert severity(Facts(some | cost("input", 0.2, 0.17)), "class_blind") is None
+
+
+def test_a_probe_that_is_behind_alone_does_not_exchange_the_layers():
+    some = {"n": 900, "linear_accuracy": 0.90, "z_linear_accuracy": 0.97, "linear_error": 0.01}
+    knn = {"knn_accuracy": 0.97, "z_knn_accuracy": 0.98}
+    assert severity(Facts(some | knn), "projector_for_encoder") is None
+    behind = knn | {"knn_accuracy": 0.8}
+    assert severity(Facts(some | behind), "projector_for_encoder") == "warning"
