@@ -359,8 +359,8 @@ from chiaroscuro.engine import read_settings, train
 from chiaroscuro.engine.snapshots import snapshots
 small = ["network.encoder='ResNet(9, 0.125, stem=\\"strided\\")'", "epochs=3", "saving.record=1"]
 small += ["data.source=digits(size=16, renderings=(1, 1), test=0.5)", "batch=64"]
-def wait(moment):  # the last epoch begins when somebody looks
-    while moment.epoch == 1 and not os.path.exists(sys.argv[2]):
+def wait(moment):  # the second and the last epoch begin when somebody has looked
+    while moment.epoch < 2 and not os.path.exists(sys.argv[2] + str(moment.epoch)):
         time.sleep(0.05)
 train(read_settings("digits", small), sys.argv[1], [snapshots(rows=60, every=1), wait])
 """
@@ -370,8 +370,8 @@ def test_curves_grow_while_a_real_training_runs(opened, tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "runs").mkdir()
     server = Served(tmp_path / "runs")
-    run, looking = tmp_path / "runs" / "new", tmp_path / "looking"
-    training = subprocess.Popen([sys.executable, "-c", TRAINING, str(run), str(looking)])
+    run, looked = tmp_path / "runs" / "new", tmp_path / "looked"
+    training = subprocess.Popen([sys.executable, "-c", TRAINING, str(run), str(looked)])
     try:
         one = opened(server.address)
         row = one.page.locator('tr[data-run="new"]')
@@ -379,11 +379,12 @@ def test_curves_grow_while_a_real_training_runs(opened, tmp_path):
         wait = lambda code, arg=None: one.page.wait_for_function(code, arg=arg, timeout=180_000)
         wait("() => /\\d/.test(document.querySelector('tr[data-run=new] .loss').textContent)")
         first = row.locator(".loss").inner_text()
+        looked.with_name("looked0").touch()
         wait("(was) => document.querySelector('tr[data-run=new] .loss').textContent !== was", first)
         two = opened(server.address.split("/?")[0] + row.locator("a").get_attribute("href"))
         steps = "() => chiaroscuro.content.runs[0].training.steps.step?.length ?? 0"
         seen = two.page.evaluate(steps)
-        looking.touch()
+        looked.with_name("looked1").touch()
         two.page.wait_for_function(f"(n) => ({steps[6:]}) > n", arg=seen, timeout=180_000)
         drawn = two.page.locator("#training svg title").first.text_content()
         assert drawn.startswith("Loss, nats against step")

@@ -44,7 +44,7 @@ def preset_summary(name: str) -> str:
 
     Example:
         >>> preset_summary("simclr")
-        'SimCLR: pull two augmentations of an image together, push the other images of the batch away.'
+        'SimCLR: pull two augmentations of an image together, push ... away.'
     """
     lines = itertools.takewhile(lambda line: line.startswith("#"), preset_text(name).splitlines())
     text = " ".join(line.removeprefix("#").strip() for line in lines)
