@@ -349,7 +349,7 @@ def figure(result: dict[str, Any]) -> Any:
                 sum(row[what] for row in rows) / len(rows) for what in ("align", "uniform", "total")
             ]
             places = [x + 0.4 * i - 0.2 for x in range(3)]
-            text = "f = g^-1" if who == "inverse" else "trained"
+            text = "$f = g^{-1}$" if who == "inverse" else "trained"
             axis.bar(places, values, 0.36, color=style.COLOURS[i], label=text)
             said = "paper" if i == 1 else None
             axis.plot(places, paper[space][who], "_", color="black", markersize=13, label=said)
@@ -359,13 +359,13 @@ def figure(result: dict[str, Any]) -> Any:
         axis.legend(loc="upper left")
         style.label(axis, "term", "nats", space)
     scale, row = axes[0][2], result["scaled"][0]
-    scale.plot(row["scales"], row["inverse"], "o-", label="a g^-1")
-    scale.plot(row["scales"], row["collapsed"], "s-", label="a content alone")
+    scale.plot(row["scales"], row["inverse"], "o-", label="$a\\, g^{-1}$")
+    scale.plot(row["scales"], row["collapsed"], "s-", label="$a$ times the content alone")
     reached = result["box, trained"][0]["with_positive"]
     scale.axhline(reached, color="black", linestyle=":", label="trained")
     scale.set_xscale("log")
     scale.set_yscale("symlog", linthresh=0.1)
     scale.set_ylim(bottom=-0.03)
     scale.legend(loc="upper left")
-    style.label(scale, "scale a", "eq. (1), box", "the scale is free")
+    style.label(scale, "scale $a$", "eq. (1), box", "the scale is free")
     return canvas
