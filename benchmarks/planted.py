@@ -1,9 +1,9 @@
 """Ills as functions of their strength, planted into the bases of `bases.py`: cases of `advice.py`.
 
 `ILLS[name]` says what a diagnosis is given, which findings name it, how its harm is measured, its
-strengths from harmless to harmful, and how it is planted. Each has four constructions, by other
-mechanisms, all of the design part: the later three were judged on once, and the fourth, number 3,
-was written by someone who had not read the rules.
+strengths from harmless to harmful, and how it is planted. Each has five constructions, by other
+mechanisms. Four are of the design part: three of them were judged on once. The last two, numbers 3
+and 4, were written by someone who had not read the rules; 4 is of the judged part.
 """
 
 from __future__ import annotations
@@ -82,6 +82,10 @@ def _direction(d: int, draw: Draw, v: int) -> np.ndarray:
 @ill("labels", "common_offset full_collapse", "knn", (0.5, 2.0, 5.0, 15.0, 50.0))
 def offset(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
+    if v == 4:  # rectified units with heavy biases, which grow with the brightness of a sample
+        bias = np.abs(draw.standard_t(3, size=h.shape[1]))
+        bright = 1 + 0.05 * draw.normal(size=(len(h), 1))
+        return _with(a, h=h + s * _size(h) * bright * bias / np.linalg.norm(bias))
     if v == 3:  # the mean over tokens counts padding, whose vector is large in a few dimensions
         pad = draw.normal(size=h.shape[1]) * np.exp(draw.normal(size=h.shape[1]))
         return _with(a, h=(h + s * _size(h) * pad / np.linalg.norm(pad)) / (1 + s))
@@ -98,6 +102,9 @@ def cone(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Rows shrink towards one point of a narrow cone, and fine noise does not."""
     h = a["h"] - a["h"].mean(axis=0)
     noise = 0.03 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
+    if v == 4:  # a softmax whose temperature is too high
+        x = np.exp(((1 - s) * h + noise) * np.sqrt(h.shape[1]) / _size(h))
+        return _with(a, h=x / x.sum(axis=1, keepdims=True))
     if v == 3:  # sigmoid units that hardly leave one half
         x = ((1 - s) * h + noise) * np.sqrt(h.shape[1]) / _size(h)
         return _with(a, h=1 / (1 + np.exp(-x)))
@@ -108,6 +115,11 @@ def cone(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "point_collapse dimensional_collapse", "knn", (0.5, 0.8, 0.95, 0.99))
 def few_points(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
+    if v == 4:  # rows take the mean of their batch, of six
+        batch = draw.integers(6, size=len(h))
+        at = np.stack([h[batch == j].mean(axis=0) for j in range(6)])[batch]
+        noise = 0.05 * _size(at) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
+        return _with(a, h=at + (1 - s) * (h - at) + noise)
     k = (4, 6, 3, 5)[v]
     to = h[draw.choice(len(h), k, replace=False)]
     if v == 2:  # points that are no rows
@@ -126,6 +138,12 @@ def few_points(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def one_class(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h, y = a["h"].copy(), a["labels"]
     own = y == np.bincount(y).argmax()
+    if v == 4:  # the two largest classes are out of vocabulary and get the vector of the unknown
+        own = np.isin(y, np.bincount(y).argsort()[-2:])
+        unknown = h.mean(axis=0) + 0.3 * _size(h) * _direction(h.shape[1], draw, 0)
+        noise = 0.05 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
+        h[own] = (unknown + (1 - s) * (h - unknown) + noise)[own]
+        return _with(a, h=h)
     to = h.mean(axis=0) if v == 0 else h[draw.integers(len(h))]
     if v == 2:  # the mean of another class
         to = h[y == np.bincount(y).argsort()[-2]].mean(axis=0)
@@ -147,6 +165,8 @@ def decay(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     U, w, V = np.linalg.svd(h, full_matrices=False)
     if v == 3:  # deep linear layers, which grow along what is large
         w = w * (w / w[0]) ** (1.5 * s)
+    elif v == 4:  # a smooth filter that lets the first four pass
+        w = w / (1 + (np.arange(len(w)) / 4) ** (2 * s))
     else:
         k = np.arange(len(w))
         w = w * (k + 1.0) ** -s if v < 2 else w * np.exp(-s * k / 6)
@@ -158,6 +178,10 @@ def decay(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "dominating_direction", "knn", (0.3, 1.0, 3.0, 10.0))
 def dominating(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
+    if v == 4:  # the length of a text, which is skewed, shows in some dimensions
+        length = np.exp(0.8 * draw.normal(size=(len(h), 1)))
+        few = _direction(h.shape[1], draw, 2)[draw.permutation(h.shape[1])]
+        return _with(a, h=h + s * _size(h) * (length - length.mean()) / length.std() * few)
     if v == 3:  # a column in another unit
         spread = h.std(axis=0)
         j = draw.choice(np.flatnonzero(spread >= np.median(spread)))
@@ -177,6 +201,12 @@ def few_directions(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
     d = h.shape[1]
     k = max(2, round(s * d))
+    if v == 4:  # dimensions are pooled into a few and interpolated again
+        few = np.stack([part.mean(axis=1) for part in np.array_split(h, k, axis=1)], axis=1)
+        at = np.linspace(0, k - 1, d)
+        low = np.minimum(at.astype(int), k - 2)
+        left = few[:, low] * (1 - at + low) + few[:, low + 1] * (at - low)
+        return _with(a, h=left + 1e-4 * _size(left) / np.sqrt(d) * draw.normal(size=h.shape))
     if v == 3:  # a penalty takes the same off all singular values
         U, w, V = np.linalg.svd(h - h.mean(axis=0), full_matrices=False)
         left = (U * np.maximum(w - w[min(k, len(w) - 1)], 0)) @ V
@@ -192,6 +222,9 @@ def few_directions(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def nearly_dead(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     some = _some(h.shape[1], s, draw)
+    if v == 4:  # weights decayed, for some units longer than for others
+        h[:, some] *= 10 ** -draw.uniform(1.5, 4, size=len(some))
+        return _with(a, h=h)
     if v == 3:  # rectified units that fire for one row in fifty
         h[:, some] = np.maximum(h[:, some] - np.quantile(h[:, some], 0.98, axis=0), 0)
         return _with(a, h=h)
@@ -205,6 +238,11 @@ def nearly_dead(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def repeated(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """One dimension, or mixtures of two, so many times over."""
     h = a["h"]
+    if v == 4:  # one pooled feature in all channels of a layer, with gains and noise of theirs
+        pooled = h @ _direction(h.shape[1], draw, 0)[:, None]
+        pooled = h.std(axis=0).max() * (pooled - pooled.mean()) / pooled.std()
+        channels = pooled * draw.uniform(0.5, 1.5, size=int(s))
+        return _with(a, h=np.c_[h, channels + 0.03 * h.std() * draw.normal(size=channels.shape)])
     if v == 3:  # a number beside the sample, as its length, broadcast over channels by a layer
         beside = h.std() * draw.gamma(4.0, 0.5, size=(len(h), 1))
         return _with(a, h=np.c_[(beside - beside.mean()) * draw.normal(size=int(s)), h])
@@ -221,6 +259,10 @@ def repeated(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def quantised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """So many levels between the extremes."""
     h = a["h"]
+    if v == 4:  # a codebook of entries: levels that are equally frequent
+        levels = np.quantile(h, (np.arange(int(s)) + 0.5) / int(s))
+        at = np.searchsorted((levels[1:] + levels[:-1]) / 2, h)
+        return _with(a, h=levels[at])
     low, high = (h.min(), h.max()) if v == 0 else np.quantile(h, [0.001, 0.999])
     step = (high - low) / (s - 1)
     if v == 2:  # each dimension between its own extremes
@@ -239,9 +281,11 @@ def shrunk(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     some = _some(len(h), s, draw)
     if v == 3:  # long texts: means of many samples
         h[some] = h[draw.integers(len(h), size=(len(some), 60))].mean(axis=1)
+    elif v == 4:  # samples that are hardly there, as pictures that are nearly empty
+        h[some] *= draw.uniform(0, 0.25, size=(len(some), 1))
     else:
         h[some] *= (0.05, 0.15, 0.1)[v]
-    return _with(a, h=h + (1.0, 0.7, 0.5, 0.8)[v] * _size(h) * _direction(h.shape[1], draw, 0))
+    return _with(a, h=h + (1.0, 0.7, 0.5, 0.8, 0.6)[v] * _size(h) * _direction(h.shape[1], draw, 0))
 
 
 # ---- rows ----
@@ -250,6 +294,10 @@ def shrunk(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "zero_rows", "knn", (0.002, 0.03, 0.1, 0.3))
 def zeros(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
+    if v == 4:  # batches of eight failed, here and there
+        batches = draw.permutation(-(-len(h) // 8))[: max(1, round(s * len(h) / 8))]
+        h[np.isin(np.arange(len(h)) // 8, batches)] = 0
+        return _with(a, h=h)
     if v == 3:  # one worker of several wrote nothing
         workers = max(2, round(1 / s))
         h[draw.integers(min(workers, len(h))) :: workers] = 0
@@ -264,6 +312,10 @@ def outliers(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     some = _some(len(h), s, draw)
     other = draw.normal(size=(len(some), h.shape[1]))
     length = np.median(np.linalg.norm(h, axis=1))
+    if v == 4:  # what diverged: in three directions, of lengths of several orders
+        three = other[:, :3] @ draw.normal(size=(3, h.shape[1]))
+        h[some] = length * np.exp(draw.uniform(1.5, 3.5, size=(len(some), 1))) * unit(three)
+        return _with(a, h=h)
     h[some] = 10 * length * unit(other if v == 0 else other + 8 * other[:1])
     if v == 2:  # overflow: one dimension of the row
         h[some] = a["h"][some]
@@ -275,6 +327,11 @@ def outliers(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 
 @ill("labels", "mixed_normalisation mixed_scales", "euclidean", (0.02, 0.1, 0.5))
 def half_normalised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
+    if v == 4:  # some rows are divided by their largest entry
+        h = a["h"] * 60 / np.median(np.linalg.norm(a["h"], axis=1))
+        some = _some(len(h), s, draw)
+        h[some] /= np.abs(h[some]).max(axis=1, keepdims=True) + 1e-12
+        return _with(a, h=h)
     if v == 3:  # a shard of the file passed a layer norm, the rest did not
         h = a["h"] * 0.15 * np.sqrt(a["h"].shape[1]) / np.median(np.linalg.norm(a["h"], axis=1))
         shard = draw.integers(len(h)) + np.arange(round(s * len(h)))
@@ -293,6 +350,10 @@ def half_normalised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "mixed_scales mixed_normalisation", "euclidean", (1.2, 2.0, 5.0, 50.0))
 def two_scales(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
+    if v == 4:  # rows of a second file, which come last, are in another unit, nearly
+        last = np.arange(len(h)) >= 0.6 * len(h)
+        h[last] *= s * np.exp(0.1 * draw.normal(size=(int(last.sum()), 1)))
+        return _with(a, h=h)
     if v == 3:  # three sources with gains of their own
         return _with(a, h=h * s ** draw.integers(-1, 2, size=(len(h), 1)))
     h[_some(len(h), (0.5, 0.3, 0.15)[v], draw)] *= s if v < 2 else 1 / s
@@ -304,6 +365,11 @@ def two_encoders(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     some = _some(len(h), s, draw)
     Q = np.linalg.qr(draw.normal(size=(h.shape[1],) * 2))[0]
+    if v == 4:  # the layer after, a rectified one as wide, with rows of the same mean and size
+        own = np.maximum((h - h.mean(axis=0)) @ Q, 0)
+        own = (own - own.mean(axis=0)) * _size(h) / _size(own)
+        h[some] = (h.mean(axis=0) + own)[some]
+        return _with(a, h=h)
     if v == 3:  # another network on the same samples, with rows of the same mean and size
         own = np.tanh(2 * (h - h.mean(axis=0)) @ Q * np.sqrt(h.shape[1]) / _size(h))
         h[some] = h.mean(axis=0) + (own * _size(h) / _size(own))[some]
@@ -321,8 +387,12 @@ def copies(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h, y = a["h"].copy(), a["labels"].copy()
     some = _some(len(h), s, draw)
     from_ = np.setdiff1d(np.arange(len(h)), some)
-    of = draw.choice(from_, max(1, len(some) // (1, 4, 2, 6)[v]))
+    of = draw.choice(from_, max(1, len(some) // (1, 4, 2, 6, 3)[v]))
     of = np.resize(of, len(some))
+    if v == 4:  # cropped: a few dimensions see nothing, and take their mean
+        seen = draw.random(size=(len(some), h.shape[1])) > 0.06
+        h[some], y[some] = np.where(seen, h[of], h.mean(axis=0)), y[of]
+        return _with(a, h=h, labels=y)
     if v == 3:  # frames of a film: each a little further from the one before
         step = 0.05 * h.std(axis=0) * draw.normal(size=(len(some), h.shape[1]))
         for k in range(len(np.unique(of)), len(some)):
@@ -366,6 +436,9 @@ def few_directions_unlabelled(a: Arrays, s: float, draw: Draw, v: int) -> Arrays
 def label_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     y = a["labels"].copy()
     some = _some(len(y), s, draw)
+    if v == 4:  # nobody could tell the samples of one region apart
+        some = np.argsort(((a["h"] - a["h"][draw.integers(len(y))]) ** 2).sum(axis=1))
+        some = some[: round(s * len(y))]
     c = int(y.max()) + 1
     y[some] = draw.integers(0, c, len(some)) if v != 1 else (y[some] + 1) % c
     if v == 2:  # by the frequencies of the classes
@@ -381,6 +454,9 @@ def label_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "at_chance label_noise", "knn", (1.0,))
 def shuffled_labels(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     y = a["labels"]
+    if v == 4:  # labels were sorted, rows were not
+        rows = draw.permutation(len(y))
+        return _with(a, h=a["h"][rows], labels=np.sort(y))
     if v == 3:  # labels in the order of names, 1, 10, 100, 101, ..., of rows in no order
         rows = draw.permutation(len(y))
         return _with(a, h=a["h"][rows], labels=y[rows][sorted(range(len(y)), key=str)])
@@ -390,6 +466,8 @@ def shuffled_labels(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "at_chance", "knn", (1.0,))
 def pure_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     shape = a["h"].shape
+    if v == 4:  # each dimension in an order of its own
+        return _with(a, h=draw.permuted(a["h"], axis=0))
     if v == 3:  # the network was given noise: its usual mean and covariance, no content
         middle = a["h"].mean(axis=0)
         mixed = draw.normal(size=(len(a["h"]),) * 2) / np.sqrt(len(a["h"]))
@@ -402,6 +480,9 @@ def pure_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def leak(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """The number of the class along one dimension, or one direction, under so much noise."""
     h, y = a["h"], a["labels"]
+    if v == 4:  # classes on a circle, in two further dimensions
+        angle = 2 * np.pi * y / (y.max() + 1) + s * draw.normal(size=len(y))
+        return _with(a, h=np.c_[h, 1.5 * _size(h) * np.cos(angle), 1.5 * _size(h) * np.sin(angle)])
     if v == 3:  # a column for each class
         own = np.eye(int(y.max()) + 1)[y]
         own = own + s * draw.normal(size=own.shape) / np.sqrt(own.shape[1])
@@ -420,6 +501,11 @@ def leak(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def shifted_split(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     test = a["split"] == 1
+    if v == 4:  # other conditions: the first directions of the data are longer there, and moved
+        V = np.linalg.svd(h - h.mean(axis=0), full_matrices=False)[2][:3]
+        along = (h[test] - h.mean(axis=0)) @ V.T
+        h[test] += s * (along + 0.7 * _size(h) * draw.choice([-1, 1], len(V))) @ V
+        return _with(a, h=h)
     if v == 3:  # each dimension has another gain there, as with other statistics of a batch norm
         h[test] *= np.exp(s * draw.normal(size=h.shape[1]))
         return _with(a, h=h)
@@ -444,6 +530,10 @@ def mispaired(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     if v == 0:
         some = _some(n, s, draw)
         to[some] = some[draw.permutation(len(some))]
+    elif v == 4:  # what was missing was filled from the row before
+        to[_some(n, min(s, 0.75), draw)] = -1
+        to[0] = 0
+        to = np.maximum.accumulate(to)
     elif v == 3:  # partners of samples that are alike were exchanged
         free = dict.fromkeys(_some(n, s, draw).tolist())
         while len(free) > 1:
@@ -466,6 +556,9 @@ def mispaired(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def gap(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h2"]
     size = s * _size(h)
+    if v == 4:  # one side is positive on the whole, and unevenly
+        bias = np.exp(draw.normal(size=h.shape[1]))
+        return _with(a, h2=h + size * bias / np.linalg.norm(bias))
     if v == 3:  # each side has an offset in a few large dimensions of its own
         few = max(1, h.shape[1] // 16)
         at = draw.permutation(h.shape[1])[: 2 * few].reshape(2, few)
@@ -482,6 +575,8 @@ def gap(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 
 @ill("pairs", "side_scales", "recall_euclidean", (1.2, 3.0, 20.0))
 def scaled_side(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
+    if v == 4:  # one side was divided by a temperature, the other multiplied
+        return _with(a, h1=a["h1"] / np.sqrt(s), h2=a["h2"] * np.sqrt(s))
     if v == 3:  # unit rows on one side, sums over more or fewer tokens on the other
         own = s * np.exp(0.05 * draw.normal(size=(len(a["h2"]), 1)))
         return _with(a, h1=unit(a["h1"]), h2=own * unit(a["h2"]))
@@ -495,6 +590,10 @@ def permuted(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     some = np.sort(_some(d, s, draw))
     to = np.arange(d)
     to[some] = some[draw.permutation(len(some))] if v == 0 else np.roll(some, 1)
+    if v == 4:  # every two exchanged, as by the order of real and imaginary parts
+        own = some[: len(some) // 2 * 2]
+        to[some] = some
+        to[own] = own.reshape(-1, 2)[:, ::-1].ravel()
     if v == 2:  # in reverse
         to[some] = some[::-1]
     if v == 3:  # heads first on one side, last on the other
