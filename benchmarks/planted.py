@@ -82,10 +82,10 @@ def _direction(d: int, draw: Draw, v: int) -> np.ndarray:
 @ill("labels", "common_offset full_collapse", "knn", (0.5, 2.0, 5.0, 15.0, 50.0))
 def offset(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
-    if v == 4:  # rectified units with heavy biases, which grow with the brightness of a sample
+    if v == 4:  # units with heavy biases, of samples of another brightness each
         bias = np.abs(draw.standard_t(3, size=h.shape[1]))
-        bright = 1 + 0.05 * draw.normal(size=(len(h), 1))
-        return _with(a, h=h + s * _size(h) * bright * bias / np.linalg.norm(bias))
+        bright = np.exp(0.6 * draw.normal(size=(len(h), 1)))
+        return _with(a, h=bright * h + s * _size(h) * bias / np.linalg.norm(bias))
     if v == 3:  # the mean over tokens counts padding, whose vector is large in a few dimensions
         pad = draw.normal(size=h.shape[1]) * np.exp(draw.normal(size=h.shape[1]))
         return _with(a, h=(h + s * _size(h) * pad / np.linalg.norm(pad)) / (1 + s))
@@ -387,7 +387,7 @@ def copies(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h, y = a["h"].copy(), a["labels"].copy()
     some = _some(len(h), s, draw)
     from_ = np.setdiff1d(np.arange(len(h)), some)
-    of = draw.choice(from_, max(1, len(some) // (1, 4, 2, 6, 3)[v]))
+    of = draw.choice(from_, max(1, len(some) // (1, 4, 2, 6, 12)[v]))
     of = np.resize(of, len(some))
     if v == 4:  # cropped: a few dimensions see nothing, and take their mean
         seen = draw.random(size=(len(some), h.shape[1])) > 0.06
