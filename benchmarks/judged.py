@@ -525,9 +525,10 @@ def prompts_transcribed() -> Arrays:
     sounds, speakers, _ = _prompts()
     some = drawn(len(sounds), 222, 600)
     own = [sounds[i] for i in some]
-    noisy = [[one + 0.01 * draw.normal(size=len(one)) for one in own] for _ in range(2)]
+    noisy = [[one + 0.003 * draw.normal(size=len(one)) for one in own] for _ in range(2)]
     found = [_pooled(_transcribed(side, BEFORE)) for side in (own, *noisy)]
-    middle, spread = found[0].mean(axis=0), found[0].std(axis=0) + 1e-6
+    every = np.concatenate(found)
+    middle, spread = every.mean(axis=0), every.std(axis=0) + 1e-6
     h, h1, h2 = ((one - middle) / spread for one in found)
     return {"h": h, "labels": classes([speakers[i] for i in some]), "h1": h1, "h2": h2}
 
