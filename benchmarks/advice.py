@@ -5,7 +5,7 @@ Cases are made, not listed: every ill of `planted.py` at several strengths in th
 right), and trainings in the plain loop of `cured.py`. Bases, constructions and strengths of ills,
 settings and seeds of trainings are divided beforehand: rules were written on `design`; `judged`
 (bases of `judged.py`) is measured once they are. What was judged on (`once_judged.py`,
-`second_judged.py`) belongs to the design from then on. Each look at a part is noted in
+`second_judged.py`, `third_judged.py`) belongs to the design from then on. Each look at a part is noted in
 `results/advice-looks.json`, with a fingerprint of the rules. Which base of these an ill is planted
 into is chosen by its harm alone, which no rule has a part in.
 
@@ -38,9 +38,9 @@ import torch
 
 import chiaroscuro as cs
 import healthy
-import judged as _judged_bases  # noqa: F401  (its bases note themselves)
-import once_judged as _once_judged_bases  # noqa: F401
+import once_judged as _once_judged_bases  # noqa: F401  (their bases note themselves)
 import second_judged as _second_judged_bases  # noqa: F401
+import third_judged as _third_judged_bases  # noqa: F401
 from bases import BASES, KEPT, WELL, Arrays, loaded
 from chiaroscuro.diagnostics import Context, Facts, diagnose, findings
 from chiaroscuro.diagnostics.assembly import further, measuring
@@ -52,9 +52,12 @@ ROWS = (300, 500, 900)
 """Of a case, in turn by its key."""
 FEW = 2
 """Bases of an ill, in each group."""
-GROUPS = {"design": ("design", "once judged", "second judged"), "judged": ("judged",)}
+GROUPS = {
+    "design": ("design", "once judged", "second judged", "third judged"),
+    "judged": ("judged",),
+}
 """Groups of bases, and of trainings, that a part is made of."""
-CONSTRUCTIONS = {"once judged": 2, "second judged": 3, "judged": 4}
+CONSTRUCTIONS = {"once judged": 2, "second judged": 3, "third judged": 4, "judged": 5}
 """Of ills in a group; in the first group two take turns."""
 HARMFUL, HARMLESS = 0.05, 0.01
 LOOKS = HERE / "results" / "advice-looks.json"

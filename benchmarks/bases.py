@@ -3,8 +3,8 @@
 Each base is a function of nothing, kept on disk once made. Which group it belongs to was fixed when
 it was written: `design` bases were looked at while rules were written; those to be judged on stand
 in `judged.py`, from other sources, and were not. What was judged once is part of the design from
-then on: it stands below, in `once_judged.py` and in `second_judged.py`. `well` are sets that are as
-they should be; there are more in `healthy.py`.
+then on: it stands below and in `once_judged.py`, `second_judged.py` and `third_judged.py`. `well`
+are sets that are as they should be; there are more in `healthy.py`.
 
     CHIARO_DATA=... CHIARO_MINILM=...whl python benchmarks/healthy.py     # make those of the design
 """

@@ -219,6 +219,54 @@ def test_counts_over_their_sum_are_no_grid_of_a_row():
     assert _levels_of_rows(counts / np.linalg.norm(counts, axis=1, keepdims=True)) == {}
 
 
+def test_classes_at_one_point_are_one_finding_though_they_are_most():
+    h, y, draw = rows(spread=0.5)
+    kept = y < 3
+    h, y = h[kept], y[kept]
+    there = 2.0 * draw.normal(size=h.shape[1])
+    away = h.copy()
+    away[y < 2] = there + 0.05 * h[y < 2]  # near each other, and still told apart
+    assert severity({"h": away, "labels": y}, "class_collapse") is None
+    h[y < 2] = there + 0.05 * draw.normal(size=h[y < 2].shape)
+    found = diagnose({"h": h, "labels": y})
+    assert found.measures["point_classes"] == 2
+    assert found.findings[0].name == "class_collapse"
+    assert found.findings[0].evidence.startswith("2 classes lie at one point")
+
+
+def test_a_change_of_length_along_the_file_is_told_by_the_order():
+    h, y, draw = rows(spread=0.5)
+    order = draw.permutation(len(h))
+    h, y = h[order] * np.exp(0.3 * draw.normal(size=(len(h), 1))), y[order]
+    longer = h.copy()
+    longer[N // 2 :] *= 2.5
+    found = diagnose({"h": longer, "labels": y})
+    assert abs(found.measures["length_change_at"] - N // 2) < 0.05 * N
+    assert found.measures["length_change"] > 8
+    assert diagnose({"h": h, "labels": y}).measures["length_change"] < 5
+    shuffled = diagnose({"h": longer[draw.permutation(N)], "labels": y})
+    assert shuffled.measures["length_change"] < 5
+
+
+def test_a_change_of_length_is_a_finding_where_it_costs():
+    some = {"n": 500, "length_change": 12.0, "length_change_at": 300, "length_change_ratio": 1.8}
+    of = {"of": "knn_accuracy_euclidean"}
+    assert severity(Facts(some | cost("lengths", 0.1, 0.05, **of)), "mixed_scales") == "warning"
+    assert severity(Facts(some | cost("lengths", 0.01, 0.0, **of)), "mixed_scales") is None
+
+
+def test_the_mean_of_curves_is_no_offset_of_an_encoder():
+    draw = np.random.default_rng(0)
+    waves = np.cumsum(draw.normal(size=(400, 40)), axis=1)
+    assert diagnose({"h": 100 + waves}).measures["curves"]
+    assert "common_offset" not in [
+        one.name for one in diagnose({"h": 100 + waves}).findings if one.severity != "note"
+    ]
+    mixed = 100 + waves @ np.linalg.qr(draw.normal(size=(40, 40)))[0]
+    assert not diagnose({"h": mixed}).measures["curves"]
+    assert diagnose({"h": mixed}).findings[0].name == "common_offset"
+
+
 # ---- pairs ----
 
 
@@ -240,6 +288,27 @@ def test_partners_of_rows_that_are_alike_are_seen_to_be_exchanged():
     one = next(one for one in found.findings if one.name == "mispaired_views")
     assert one.severity == "critical"
     assert "each nearest to the partner of the other" in one.evidence
+
+
+def test_partners_that_were_filled_from_other_rows_are_seen():
+    h, _, draw = rows(spread=0.5)
+    sides = [h + 0.1 * draw.normal(size=h.shape) for _ in range(2)]
+    to = np.arange(N)
+    to[1::4] -= 1  # every fourth is missing, and takes the row before
+    found = diagnose({"h1": sides[0], "h2": sides[1][to]})
+    assert found.measures["borrowed"] > 0.15
+    one = found.findings[0]
+    assert one.name == "mispaired_views" and one.severity == "critical"
+    assert "beside the partner of another, bit for bit" in one.evidence
+    assert "filled" in one.cause
+
+
+def test_samples_may_share_a_partner_that_fits_them():
+    h, y, draw = rows(spread=0.5)
+    captions = np.stack([h[y == k].mean(axis=0) for k in np.unique(y)])[y]
+    found = diagnose({"h1": h + 0.1 * draw.normal(size=h.shape), "h2": captions})
+    assert found.measures["borrowed"] < 0.03
+    assert "mispaired_views" not in [one.name for one in found.findings]
 
 
 def test_rows_that_are_confused_by_chance_are_not_exchanged():

@@ -47,6 +47,9 @@ EVENED = 0.04
 """Share of labels that scaling the directions alike regains, from which on it is worth a word."""
 HALF = 0.03
 """Share of labels that half of the directions lose, where the missing ones are likely missed."""
+POINT, TOGETHER = 0.35, 1.3
+"""Spread of classes that lie at one point over that of the widest class; and how many times as far
+as each of them they spread together."""
 TAKEN = 0.03
 """Share of the rows of other classes that a class which is a point names, above a typical class."""
 SPACES = (("", "h"), ("z_", "z"))
@@ -186,7 +189,11 @@ def class_collapse(facts: Facts) -> Finding | None:
     cost = facts.cost("tight_class")
     taking = takes >= typical + TAKEN and graded(cost) != "note"  # a class less helps a little
     large = graded(cost, built=True) != "note"
-    if not facts.contrastive or (spread >= 0.25 and not (taking and large)):
+    if not facts.contrastive:
+        return None
+    if _classes_at_one_point(facts):
+        return _merged_classes(facts)
+    if spread >= 0.25 and not (taking and large):
         return None
     return Finding(
         name="class_collapse",
@@ -224,6 +231,39 @@ def class_collapse(facts: Facts) -> Finding | None:
             *(("mixed_scales", "mixed_normalisation") if taking or merged else ()),
         ),
         cost=cost if taking else None,
+    )
+
+
+def _classes_at_one_point(facts: Facts) -> bool:
+    """Whether several classes have become one point beside others that are spread."""
+    if not facts.has("point_classes_spread", "point_classes_together"):
+        return False
+    spread, together = facts["point_classes_spread"], facts["point_classes_together"]
+    return bool(spread < POINT and together < TOGETHER * spread)
+
+
+def _merged_classes(facts: Facts) -> Finding:
+    spread, together = facts["point_classes_spread"], facts["point_classes_together"]
+    return Finding(
+        name="class_collapse",
+        severity="warning",
+        evidence=(
+            f"{facts['point_classes']} classes lie at one point: their rows spread "
+            f"{100 * spread:.1f} % as far as those of the widest class, and all of them together "
+            f"{100 * together:.1f} %; neighbours predict {facts['point_classes_accuracy']:.1%} of "
+            f"their labels ({facts.get('knn_accuracy', 0.0):.1%} of all)"
+        ),
+        cause="samples of these classes are (nearly) the same to the encoder: it does not know "
+        "them, or they were read as blanks",
+        advice="look at samples of these classes",
+        expect="classes of like spread",
+        paper="jing2022directclr",
+        strength=POINT / max(spread, 1e-3),
+        explains=(
+            *("duplicated_samples", "hubs", "common_offset", "mixed_scales"),
+            *("mixed_normalisation", "point_collapse", "shrunk_rows", "dominating_direction"),
+            *("dimensional_collapse", "mixed_encoders"),
+        ),
     )
 
 

@@ -42,7 +42,8 @@ def common_offset(facts: Facts) -> Finding | None:
     # a mean that makes one row everyone's neighbour drowns the others, in a wider cone as well
     hub = facts.main("hub_share", 0.0) >= 3 * HUB and cosine >= HALFWAY and cost.gain >= DROWNS
     hub = hub and not facts.built
-    if not cost.right and ((cosine >= NARROW and cost.gain >= MOVED) or hub):
+    curves = facts.get("curves", False)  # of series the mean is a curve, and their own
+    if not cost.right and not curves and ((cosine >= NARROW and cost.gain >= MOVED) or hub):
         severity = "warning"
     if cosine < 0.6 and cost.gain < 0.05:
         severity = "note"

@@ -41,6 +41,9 @@ CROSSED = 0.3
 """Of rows that are nearest to another's partner, the share that stands in twos, each nearest to
 the partner of the other: at most 0.16 where pairs are right, and 0.4 to 0.9 where some were
 exchanged."""
+BORROWED = 0.25
+"""Of the rows that share a partner, the share that is far from it where it is another's: one half
+and more where missing partners were filled from other rows."""
 ELSEWHERE, NEARLY, SCORE = 0.6, 0.75, 4.0
 """Share of the lost rows that have a row of the other side nearer than any of their own, one half
 where there is no partner; the same where few rows say so; and standard errors above one half."""
@@ -72,7 +75,9 @@ def mispaired_views(facts: Facts) -> Finding | None:
     foreign = first is not None and second is not None and abs(first - second) >= FOREIGN
     # where even lost rows are nearest to their own side, the sides differ and pairs may be right
     some = some and strangers < 0.85 and (score > -1 or (score > -SURE and tail < CLEAR))
-    wrong = swapped or some or foreign or crossed
+    borrowed, far = facts.get("borrowed", 0.0), facts.get("shared_lost", 0.0)
+    filled = borrowed >= STRANGERS and far >= max(BORROWED, 2 * facts.get("single_lost", 0.0))
+    wrong = swapped or some or foreign or crossed or filled
     if not (nothing or wrong):
         return None
     if nothing and not wrong and facts.training and first is not None:
@@ -107,6 +112,12 @@ def mispaired_views(facts: Facts) -> Finding | None:
                 else ""
             )
             + (
+                f"; {borrowed:.1%} of the rows stand beside the partner of another, bit for bit, "
+                "and far from it"
+                if filled
+                else ""
+            )
+            + (
                 f", {shift:+d} rows away from row {facts['pair_shift_from']} to row "
                 f"{facts['pair_shift_to']}"
                 if shifted
@@ -116,6 +127,8 @@ def mispaired_views(facts: Facts) -> Finding | None:
         cause=(
             f"the second side is shifted by {shift:+d} rows"
             if shifted
+            else "missing rows of one side were filled with others"
+            if filled
             else "rows of the two sides do not belong together"
             if wrong
             else "the rows of the two sides do not belong together, or the views share nothing"
@@ -125,7 +138,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
         line=f"h2 = np.roll(h2, {-shift}, axis=0)" if shifted and lost > 0.5 else "",
         expect="a positive nearer than 95 % of the others",
         paper="wang2020alignuniform",
-        strength=50.0 if nothing or swapped or foreign or crossed else 10.0,
+        strength=50.0 if nothing or swapped or foreign or crossed or filled else 10.0,
         explains=(
             *("strong_views", "false_negatives", "low_temperature", "high_temperature"),
             *("weak_views", "class_blind", "stuck_at_the_start", "hardly_trained"),

@@ -200,14 +200,18 @@ def mixed_normalisation(facts: Facts) -> Finding | None:
 def mixed_scales(facts: Facts) -> Finding | None:
     """Lengths of rows form two groups."""
     gap, share = facts.get("length_gap", 0.0), facts.get("length_share", 0.5)
-    if gap < 3 or not 0.04 <= share <= 0.96 or facts.kind in ("map", "counts", "codes"):
+    if facts.kind in ("map", "counts", "codes"):
+        return None
+    cost = facts.cost("lengths")
+    if facts.has("length_change_ratio"):
+        return _changed_scale(facts) if graded(cost) != "note" else None
+    if gap < 3 or not 0.04 <= share <= 0.96:
         return None
     if facts.get("length_valley", 0.0) > VALLEY:
         return None  # one group of lengths, however wide
     ratio = facts.get("length_ratio", 1.0)
     if ratio < 1.3:
         return None
-    cost = facts.cost("lengths")
     return Finding(
         name="mixed_scales",
         severity=graded(cost),
@@ -221,6 +225,28 @@ def mixed_scales(facts: Facts) -> Finding | None:
         expect="lengths of one group",
         paper="wu2018instance",
         strength=gap / 4,
+        explains=("euclidean_neighbours", "outlier_rows", "mixed_normalisation"),
+        cost=cost,
+    )
+
+
+def _changed_scale(facts: Facts) -> Finding:
+    """Rows are longer, or shorter, from some row on."""
+    cost = facts.cost("lengths")
+    at, ratio = facts["length_change_at"], facts["length_change_ratio"]
+    return Finding(
+        name="mixed_scales",
+        severity=graded(cost),
+        evidence=(
+            f"from row {at} on rows are {ratio:.2g} times as long as before "
+            f"({facts['length_change']:.0f} standard errors)"
+        ),
+        cause="two files in one, of two encoders or two scalings of one",
+        advice="bring both to one scale: normalise the rows, or divide each part by its length",
+        line="h = h / np.linalg.norm(h, axis=1, keepdims=True)",
+        expect="one length from the first row to the last",
+        paper="wu2018instance",
+        strength=facts["length_change"] / 8,
         explains=("euclidean_neighbours", "outlier_rows", "mixed_normalisation"),
         cost=cost,
     )

@@ -326,6 +326,7 @@ def _class_spread(out: Measured, rows: Rows) -> dict[str, Any]:
     numbers: dict[str, Any] = {}
     if spreads[least] < TIGHT * typical:
         numbers = _taken(out, rows, names[least])
+    numbers |= _at_one_point(rows, names, np.array(spreads))
     if len(tight) > 1 and inside.any() and not inside.all():
         hits = rows.base[rows_asked]
         numbers["tight_classes"] = len(tight)
@@ -336,6 +337,25 @@ def _class_spread(out: Measured, rows: Rows) -> dict[str, Any]:
         "class_spread": spreads[least] / typical if typical > 0 else 1.0,
         "class_tightest": names[least],
         "class_tightest_accuracy": float(rows.base[rows_asked][own].mean()) if own.any() else None,
+    }
+
+
+def _at_one_point(rows: Rows, names: list[int], spreads: np.ndarray) -> dict[str, Any]:
+    """Classes that lie at one point: together they spread no more than one of them.
+
+    Against the widest class, since they may be most of all.
+    """
+    tight = spreads < TIGHT * spreads.max()
+    inside = np.isin(rows.y, np.array(names)[tight])
+    asked = inside & ~np.isnan(rows.base)
+    if tight.sum() < 2 or not asked.any() or tight.all():
+        return {}
+    return {
+        "point_classes": int(tight.sum()),
+        "point_classes_spread": float(np.median(spreads[tight]) / spreads.max()),
+        "point_classes_together": math.sqrt(float(rows.x[inside].var(axis=0).sum()))
+        / float(spreads.max()),
+        "point_classes_accuracy": float(rows.base[asked].mean()),
     }
 
 

