@@ -5,9 +5,9 @@ Cases are made, not listed: every ill of `planted.py` at several strengths in th
 right), and trainings in the plain loop of `cured.py`. Bases, constructions and strengths of ills,
 settings and seeds of trainings are divided beforehand: rules were written on `design`; `judged`
 (bases of `judged.py`) is measured once they are. What was judged on (`once_judged.py`,
-`second_judged.py`, `third_judged.py`) belongs to the design from then on. Each look at a part is noted in
-`results/advice-looks.json`, with a fingerprint of the rules. Which base of these an ill is planted
-into is chosen by its harm alone, which no rule has a part in.
+`second_judged.py`, `third_judged.py`) belongs to the design from then on. Each look at a part is
+noted in `results/advice-looks.json`, with a fingerprint of the rules. Which base of these an ill is
+planted into is chosen by its harm alone, which no rule has a part in.
 
     python benchmarks/advice.py --part design [--only offset]
     python benchmarks/advice.py --part judged

@@ -298,7 +298,7 @@ def test_partners_that_were_filled_from_other_rows_are_seen():
     found = diagnose({"h1": sides[0], "h2": sides[1][to]})
     assert found.measures["borrowed"] > 0.15
     one = found.findings[0]
-    assert one.name == "mispaired_views" and one.severity == "critical"
+    assert (one.name, one.severity) == ("mispaired_views", "critical")
     assert "beside the partner of another, bit for bit" in one.evidence
     assert "filled" in one.cause
 

@@ -239,7 +239,9 @@ def _classes_at_one_point(facts: Facts) -> bool:
     if not facts.has("point_classes_spread", "point_classes_together"):
         return False
     spread, together = facts["point_classes_spread"], facts["point_classes_together"]
-    return bool(spread < POINT and together < TOGETHER * spread)
+    # where most are so, it is the others that are wide
+    few = facts["point_classes"] <= max(2, facts.get("n_classes", 0) / 2)
+    return bool(few and spread < POINT and together < TOGETHER * spread)
 
 
 def _merged_classes(facts: Facts) -> Finding:

@@ -272,7 +272,10 @@ def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
     every = np.log(np.where(sizes > 0, sizes, 1.0))
     if 0.01 <= share <= 0.99 and numbers["other_length_spread"] > 0.02:
         alike = np.abs(every - ordered[at]) <= 2e-3
-        note(out, "normalised", _levelled(rows, sizes, alike))
+        costs = [_levelled(rows, sizes, alike)]
+        if 2 <= alike.sum() <= len(alike) - 2:  # layer norms centre as well
+            costs.append(_as_the_others(rows, alike))
+        note(out, "normalised", max(costs, key=lambda one: one.gain))
     change = _change(logs)
     numbers |= {"length_change": change.score, "length_change_at": int(rows.ids[kept[change.at]])}
     later = np.arange(len(sizes)) >= kept[change.at]
@@ -314,16 +317,16 @@ def _change(logs: np.ndarray) -> _Change:
 
 
 def _levelled(rows: Rows, sizes: np.ndarray, group: np.ndarray) -> Cost:
-    """What bringing a group to the length of the others gains, or to their mean and spread."""
-    x = rows.x
-    ways = [_level(x, sizes, group)]
-    if 2 <= group.sum() <= len(x) - 2:
-        own, rest = x[group], x[~group]
-        scale = math.sqrt(float(rest.var(axis=0).sum() / max(own.var(axis=0).sum(), 1e-300)))
-        together = x.copy()
-        together[group] = rest.mean(axis=0) + scale * (own - own.mean(axis=0))
-        ways.append(together)
-    return max((rows.gain(way, metric="euclidean") for way in ways), key=lambda one: one.gain)
+    """What bringing a group to the length of the others gains."""
+    return rows.gain(_level(rows.x, sizes, group), metric="euclidean")
+
+
+def _as_the_others(rows: Rows, group: np.ndarray) -> Cost:
+    """What bringing a group to the mean and the spread of the others gains."""
+    x, own, rest = rows.x.copy(), rows.x[group], rows.x[~group]
+    scale = math.sqrt(float(rest.var(axis=0).sum() / max(own.var(axis=0).sum(), 1e-300)))
+    x[group] = rest.mean(axis=0) + scale * (own - own.mean(axis=0))
+    return rows.gain(x, metric="euclidean")
 
 
 def _level(x: np.ndarray, sizes: np.ndarray, group: np.ndarray) -> np.ndarray:
