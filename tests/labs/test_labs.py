@@ -223,6 +223,20 @@ def test_pieces_of_other_settings_stay_when_a_run_is_whole(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+def test_a_piece_has_room_for_its_training_until_the_run_is_whole(tmp_path):
+    from chiaroscuro.labs.pieces import Pieces
+
+    pieces = Pieces(tmp_path / "x", "a")
+    room = pieces.room("seed 0")
+    room.mkdir(parents=True)
+    (room / "weights").write_text("1")
+    assert Pieces(tmp_path / "x", "a").room("seed 0") == room
+    assert Pieces(tmp_path / "x", "b").room("seed 0") != room
+    assert Pieces(None, "a").room("seed 0") is None
+    pieces.clear()
+    assert not (tmp_path / "x").exists()
+
+
 @pytest.mark.parametrize("text", ["", '{"seconds": 1.0, "val', "[]", "{}"])
 def test_a_piece_that_is_not_whole_is_named(tmp_path, text):
     from chiaroscuro.labs.pieces import Pieces

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +48,7 @@ class Pieces:
         """The stored value of the piece, or its value now."""
         if self.folder is None:
             return self._timed(name, piece)[0]
-        path = self.folder / f"{self.mark}-{re.sub(r'[^A-Za-z0-9.]+', '-', name)}.json"
+        path = self._path(name, ".json")
         if path.is_file():
             stored = _read(path)
             self.before += stored["seconds"]
@@ -58,6 +59,18 @@ class Pieces:
         half.write_text(json.dumps({"seconds": seconds, "value": value}), encoding="utf-8")
         os.replace(half, path)
         return json.loads(json.dumps(value))
+
+    def room(self, name: str) -> Path | None:
+        """A folder for the training of a piece, where it goes on if it was stopped; None for none.
+
+        Args:
+            name: of the piece.
+        """
+        return self._path(name, ".run") if self.folder is not None else None
+
+    def _path(self, name: str, ending: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{self.mark}-{re.sub(r'[^A-Za-z0-9.]+', '-', name)}{ending}"
 
     def _timed(self, name: str, piece: Callable[[], Any]) -> tuple[Any, float]:
         began = time.perf_counter()
@@ -71,7 +84,7 @@ class Pieces:
         """Forget these pieces, for the run is whole; those of other settings stay."""
         if self.folder is not None and self.folder.is_dir():
             for path in self.folder.glob(f"{self.mark}-*"):
-                path.unlink(missing_ok=True)
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
             if not any(self.folder.iterdir()):
                 self.folder.rmdir()
 
