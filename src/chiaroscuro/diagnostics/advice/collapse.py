@@ -263,8 +263,7 @@ def _merged_classes(facts: Facts) -> Finding:
         strength=POINT / max(spread, 1e-3),
         explains=(
             *("duplicated_samples", "hubs", "common_offset", "mixed_scales"),
-            *("mixed_normalisation", "point_collapse", "shrunk_rows", "dominating_direction"),
-            *("dimensional_collapse", "mixed_encoders"),
+            *("mixed_normalisation", "shrunk_rows", "dominating_direction"),
         ),
     )
 

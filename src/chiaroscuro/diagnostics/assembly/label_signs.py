@@ -14,7 +14,7 @@ from chiaroscuro.measures import Listed, nearest, unit, voted
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.assembly.measuring import Measured
 
-__all__ = ["label_signs", "split_signs"]
+__all__ = ["label_signs", "split_signs", "told"]
 
 FEW = 1_000
 """Rows for signs that compare all of them in other ways than by neighbours."""
@@ -429,8 +429,7 @@ def _groups(out: Measured, rows: Rows) -> None:
             crossing = float((cut[ids] != cut[:, None]).mean())
             expected = 2 * share * (1 - share)
             apart = 1 - crossing / expected
-            told = _told(cut, y)
-            score = apart - 2 * told
+            score = apart - 2 * told(cut, y)
             if best is None or score > best[0]:
                 best = (score, apart, cut)
     if best is None:
@@ -438,7 +437,7 @@ def _groups(out: Measured, rows: Rows) -> None:
     cut = best[2]
     out.numbers |= {
         "groups_apart": best[1],
-        "groups_told_by_labels": _told(cut, y),
+        "groups_told_by_labels": told(cut, y),
         "groups_share": float(min(cut.mean(), 1 - cut.mean())),
     }
     if best[1] > 0.7 and best[0] > 0.4:
@@ -457,7 +456,7 @@ def _groups(out: Measured, rows: Rows) -> None:
         out.numbers["groups_valley"] = float(((along > 1 / 3) & (along < 2 / 3)).mean())
 
 
-def _told(cut: np.ndarray, y: np.ndarray) -> float:
+def told(cut: np.ndarray, y: np.ndarray) -> float:
     """Cramer's V of a cut and the labels."""
     known = y >= 0
     names, at = np.unique(y[known], return_inverse=True)
