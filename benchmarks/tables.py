@@ -519,8 +519,6 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "parity": parity,
     "race": race,
     "methods": methods,
-    "cifar-long-0": cifar,
-    "cifar-shapes": cifar_shapes,
     "emoji": emoji,
     "temperature": temperature,
     "alignment": alignment,
