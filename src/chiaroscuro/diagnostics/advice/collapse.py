@@ -47,7 +47,7 @@ EVENED = 0.04
 """Share of labels that scaling the directions alike regains, from which on it is worth a word."""
 HALF = 0.03
 """Share of labels that half of the directions lose, where the missing ones are likely missed."""
-POINT, TOGETHER = 0.35, 1.3
+POINT, TOGETHER = 0.3, 1.3
 """Spread of classes that lie at one point over that of the widest class; and how many times as far
 as each of them they spread together."""
 TAKEN = 0.03

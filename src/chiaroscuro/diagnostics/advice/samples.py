@@ -21,7 +21,6 @@ TWINS, NEAR = 0.1, 0.3
 they flatter."""
 SEEN = 0.005
 """Share of rows with a near twin that is worth a word; by chance a thousandth."""
-FLATTERED = 0.02
 GRID = 8
 """Values of a dimension up to which rows may coincide without being copies."""
 HUB = 0.1
@@ -61,7 +60,7 @@ def duplicated_samples(facts: Facts) -> Finding | None:
         return None
     single = facts.cost("single")
     flattered = 0.0 if single is None else -single.gain
-    sure = flattered >= FLATTERED and single is not None and -single.high >= 0
+    sure = flattered >= COSTLY and single is not None and -single.high >= 0
     grid = facts.get("levels", 99) <= GRID  # on a grid rows meet by chance
     many = single is None and (exact / n >= TWINS or (share >= NEAR and not grid))
     severity = "warning" if sure or many else "note"

@@ -12,7 +12,7 @@ from chiaroscuro.diagnostics.advice.collapse import MOST_POINTS
 from chiaroscuro.diagnostics.advice.finding import Cost
 from chiaroscuro.diagnostics.advice.samples import VALLEY
 from chiaroscuro.diagnostics.assembly.cures import Rows, note, paired
-from chiaroscuro.diagnostics.assembly.label_signs import label_signs, split_signs, told
+from chiaroscuro.diagnostics.assembly.label_signs import label_signs, split_signs
 from chiaroscuro.measures import METRICS, Listed, nearest, unit, voted
 from chiaroscuro.measures.rows import pieces
 from chiaroscuro.measures.spectrum import spectrum
@@ -39,9 +39,8 @@ COVERED = 64
 """Points onto which rows may be said to have collapsed."""
 WIDE = 16
 """Dimensions from which on the numbers of a row can be counted."""
-CHANGED, TOLD = 8.0, 0.2
-"""Standard errors between the lengths of earlier and of later rows, where the order tells them; and
-Cramer's V of that order and the classes, beyond which it is the classes that do."""
+CHANGED = 8.0
+"""Standard errors between the lengths of earlier and of later rows, where the order tells them."""
 SILENT = 0.95
 """Share of the rows that have one and the same number in a dimension which hardly ever fires."""
 
@@ -277,12 +276,10 @@ def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
         if 2 <= alike.sum() <= len(alike) - 2:  # layer norms centre as well
             costs.append(_as_the_others(rows, alike))
         note(out, "normalised", max(costs, key=lambda one: one.gain))
-    change = _change(logs)
+    change = _change(logs if rows.y is None else _within(logs, rows.y[kept]))
     numbers |= {"length_change": change.score, "length_change_at": int(rows.ids[kept[change.at]])}
     later = np.arange(len(sizes)) >= kept[change.at]
     changed = change.score >= CHANGED
-    if changed and rows.y is not None:  # of a file in the order of its classes they tell it
-        changed = told(later, rows.y) < TOLD
     if groups.gap >= 3 and (groups.valley <= VALLEY or not changed):
         note(out, "lengths", _levelled(rows, sizes, every < groups.cut))
         numbers["length_ratio"] = math.exp(groups.high - groups.low)
@@ -304,6 +301,12 @@ class _Change(NamedTuple):
     at: int
     score: float
     ratio: float
+
+
+def _within(values: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Numbers less the mean of their class: files may be in the order of the classes."""
+    at = np.unique(y, return_inverse=True)[1]
+    return values - (np.bincount(at, values) / np.bincount(at))[at]
 
 
 def _change(logs: np.ndarray) -> _Change:
