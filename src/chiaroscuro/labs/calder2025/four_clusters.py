@@ -109,9 +109,9 @@ HOMOGENEOUS = Remark(
     "V8.homogeneous",
     "Sec. 4.2.1, eqs. (18), (19) with ReLU, on the data of Fig. 5",
     "the bias-free ReLU network can part the directions of the centres -3 and -1.",
-    "distance > 0.1",
+    "mean(distance) > 0.1",
     "it cannot, being homogeneous; tanh units with a bias part them.",
-    "distance > 0.1",
+    "mean(distance) > 0.1",
 )
 CLAIMS = (NETWORK, DEEP, TABLE, UNIFORM, FORGETS, RECOVERS, OVERSHOOT, FADES, HOMOGENEOUS)
 
