@@ -23,6 +23,7 @@ Healthy: nothing is planted, and no usual step before comparing rows gains a poi
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import math
@@ -67,8 +68,12 @@ further.LEAST = 1 << 60  # clusters, regions and kernels: no rule reads them
 measuring.list_suspects = lambda out, of: {}  # nor economy and outliers
 
 
+@functools.cache
 def rules() -> str:
-    """A fingerprint of rules and signs, thresholds and all: what a result belongs to."""
+    """A fingerprint of rules and signs, thresholds and all: what a result belongs to.
+
+    Taken once, at the start: what is imported stays while files change.
+    """
     folder = Path(cs.__file__).parent / "diagnostics"
     files = [*sorted((folder / "advice").glob("*.py"))]
     files += [*sorted((folder / "assembly").glob("*signs.py")), folder / "assembly" / "cures.py"]
@@ -507,6 +512,7 @@ def main() -> None:
     parser.add_argument("--temperatures", action="store_true")
     parser.add_argument("--figures", action="store_true")
     call = parser.parse_args()
+    rules()
     torch.set_num_threads(1)
     stored = HERE / "results" / "advice.json"
     result = json.loads(stored.read_text())["result"] if stored.exists() else {}
