@@ -237,7 +237,7 @@ def _changed_scale(facts: Facts) -> Finding:
         name="mixed_scales",
         severity=graded(cost),
         evidence=(
-            f"from row {at} on rows are {ratio:.2g} times as long as before "
+            f"from about row {at} on rows are {ratio:.3g} times as long as before "
             f"({facts['length_change']:.0f} standard errors)"
         ),
         cause="two files in one, of two encoders or two scalings of one",

@@ -32,6 +32,9 @@ __all__ = ["DIAGNOSIS_FORMAT", "Diagnosis", "diagnose"]
 
 DIAGNOSIS_FORMAT = 1
 
+PLACES = ("length_change_at", "pair_shift_from", "pair_shift_to")
+"""Measures that are the number of a row: in the whole file, also where rows are drawn."""
+
 Progress = Callable[[str, float], None]
 """Called with what is being done and the share of it that is done."""
 
@@ -173,6 +176,8 @@ def diagnose(
     done = lambda share: None if progress is None else progress("measuring", share)
     done(0.0)
     measured = measure(embeddings, context, seed, done)
+    places = {name: measured.numbers[name] for name in PLACES if name in measured.numbers}
+    measured.numbers |= {name: int(reading.rows[at]) for name, at in places.items()}
     lists = _lists(measured, reading, seen)
     enough = embeddings.n >= LEAST
     facts = Facts(measured.numbers, flat(context.settings))
