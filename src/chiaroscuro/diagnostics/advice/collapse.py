@@ -241,7 +241,7 @@ def _classes_at_one_point(facts: Facts) -> bool:
     spread, together = facts["point_classes_spread"], facts["point_classes_together"]
     # where most are so, it is the others that are wide
     few = facts["point_classes"] <= max(2, facts.get("n_classes", 0) / 2)
-    return bool(few and spread < POINT and together < TOGETHER * spread)
+    return bool(few and spread < POINT and together < TOGETHER * max(spread, 1e-6))
 
 
 def _merged_classes(facts: Facts) -> Finding:
@@ -250,7 +250,8 @@ def _merged_classes(facts: Facts) -> Finding:
         name="class_collapse",
         severity="warning",
         evidence=(
-            f"{facts['point_classes']} classes lie at one point: their rows spread "
+            f"{facts['point_classes']} classes lie at one point "
+            f"({facts['point_classes_named']}): their rows spread "
             f"{100 * spread:.1f} % as far as those of the widest class, and all of them together "
             f"{100 * together:.1f} %; neighbours predict {facts['point_classes_accuracy']:.1%} of "
             f"their labels ({facts.get('knn_accuracy', 0.0):.1%} of all)"

@@ -14,13 +14,15 @@ from chiaroscuro.measures import Listed, nearest, unit, voted
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.assembly.measuring import Measured
 
-__all__ = ["label_signs", "split_signs", "told"]
+__all__ = ["label_signs", "split_signs"]
 
 FEW = 1_000
 """Rows for signs that compare all of them in other ways than by neighbours."""
 LEAST = 64
 TIGHT = 0.5
 """Spread of a class over that of a typical one, below which it is seen what it takes of others."""
+SHOWN = 10
+"""Classes that are named, of those at one point."""
 PRINCIPAL = 5
 """Principal directions in which a label may lie."""
 CODE = 0.6
@@ -255,7 +257,8 @@ def _codes(rows: Rows, seed: int) -> dict[str, Any]:
     half = np.random.default_rng(seed).random(n) < 0.5
     A, B = inside[half][:, some], inside[half][:, own]
     G = A.T @ A
-    W = np.linalg.solve(G + 0.1 * np.trace(G) / len(G) * np.eye(len(G)), A.T @ B)
+    ridge = 0.1 * np.trace(G) / len(G) + 1e-12  # of classes that are points G is 0
+    W = np.linalg.solve(G + ridge * np.eye(len(G)), A.T @ B)
     kept = inside[~half][:, own]
     wrong = kept - inside[~half][:, some] @ W
     return {
@@ -350,8 +353,10 @@ def _at_one_point(rows: Rows, names: list[int], spreads: np.ndarray) -> dict[str
     asked = inside & ~np.isnan(rows.base)
     if tight.sum() < 2 or not asked.any() or tight.all():
         return {}
+    named = [str(name) for name, one in zip(names, tight, strict=True) if one]
     return {
         "point_classes": int(tight.sum()),
+        "point_classes_named": ", ".join(named[:SHOWN]) + ", ..." * (len(named) > SHOWN),
         "point_classes_spread": float(np.median(spreads[tight]) / spreads.max()),
         "point_classes_together": math.sqrt(float(rows.x[inside].var(axis=0).sum()))
         / float(spreads.max()),
@@ -429,7 +434,7 @@ def _groups(out: Measured, rows: Rows) -> None:
             crossing = float((cut[ids] != cut[:, None]).mean())
             expected = 2 * share * (1 - share)
             apart = 1 - crossing / expected
-            score = apart - 2 * told(cut, y)
+            score = apart - 2 * _told(cut, y)
             if best is None or score > best[0]:
                 best = (score, apart, cut)
     if best is None:
@@ -437,7 +442,7 @@ def _groups(out: Measured, rows: Rows) -> None:
     cut = best[2]
     out.numbers |= {
         "groups_apart": best[1],
-        "groups_told_by_labels": told(cut, y),
+        "groups_told_by_labels": _told(cut, y),
         "groups_share": float(min(cut.mean(), 1 - cut.mean())),
     }
     if best[1] > 0.7 and best[0] > 0.4:
@@ -456,7 +461,7 @@ def _groups(out: Measured, rows: Rows) -> None:
         out.numbers["groups_valley"] = float(((along > 1 / 3) & (along < 2 / 3)).mean())
 
 
-def told(cut: np.ndarray, y: np.ndarray) -> float:
+def _told(cut: np.ndarray, y: np.ndarray) -> float:
     """Cramer's V of a cut and the labels."""
     known = y >= 0
     names, at = np.unique(y[known], return_inverse=True)
