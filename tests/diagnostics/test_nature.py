@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from chiaroscuro.diagnostics import Facts, diagnose, findings
+from chiaroscuro.diagnostics.assembly import signs
 from chiaroscuro.diagnostics.assembly.signs import _levels_of_rows
 
 N, D, CLASSES = 400, 24, 8
@@ -219,6 +220,25 @@ def test_counts_over_their_sum_are_no_grid_of_a_row():
     assert _levels_of_rows(counts / np.linalg.norm(counts, axis=1, keepdims=True)) == {}
 
 
+def test_zero_rows_are_not_among_the_rows_of_length_one(monkeypatch):
+    h, y, _ = rows(spread=0.5)
+    h[::2] /= np.linalg.norm(h[::2], axis=1, keepdims=True)
+    h[:40:4] = 0
+    groups = []
+    as_the_others = signs._as_the_others
+    spy = lambda of, group: groups.append(group) or as_the_others(of, group)
+    monkeypatch.setattr(signs, "_as_the_others", spy)
+    diagnose({"h": h, "labels": y})
+    even = np.arange(N) % 2 == 0
+    assert (groups[0] == (even & h.any(axis=1))).all()
+
+
+def test_labels_that_no_two_rows_share_are_diagnosed():
+    h = np.random.default_rng(0).normal(size=(130, 12))
+    found = diagnose({"h": h, "labels": np.arange(130)})
+    assert found.measures["knn_accuracy"] == 0
+
+
 def test_classes_at_one_point_are_one_finding_though_they_are_most():
     h, y, draw = rows(spread=0.5)
     kept = y < 3
@@ -232,7 +252,15 @@ def test_classes_at_one_point_are_one_finding_though_they_are_most():
     assert found.measures["point_classes"] == 2
     one = next(one for one in found.findings[:2] if one.name == "class_collapse")
     assert one.severity == "warning"
-    assert one.evidence.startswith("2 classes lie at one point")
+    assert one.evidence.startswith("2 classes lie at one point (0, 1): ")
+
+
+def test_classes_whose_rows_are_one_and_the_same_lie_at_one_point():
+    h, y, _ = rows(spread=0.5)
+    h[(y == 1) | (y == 4) | (y == 6)] = h[0]
+    found = diagnose({"h": h, "labels": y})
+    one = next(one for one in found.findings if one.name == "class_collapse")
+    assert one.evidence.startswith("3 classes lie at one point (1, 4, 6): ")
 
 
 def test_a_change_of_length_along_the_file_is_told_by_the_order():
@@ -247,6 +275,8 @@ def test_a_change_of_length_along_the_file_is_told_by_the_order():
     assert diagnose({"h": h, "labels": y}).measures["length_change"] < 5
     shuffled = diagnose({"h": longer[draw.permutation(N)], "labels": y})
     assert shuffled.measures["length_change"] < 5
+    drawn = diagnose({"h": longer, "labels": y}, rows=200)  # numbers are of the whole
+    assert abs(drawn.measures["length_change_at"] - N // 2) < 0.05 * N
 
 
 def test_a_change_of_length_is_a_finding_where_it_costs():
@@ -254,6 +284,8 @@ def test_a_change_of_length_is_a_finding_where_it_costs():
     of = {"of": "knn_accuracy_euclidean"}
     assert severity(Facts(some | cost("lengths", 0.1, 0.05, **of)), "mixed_scales") == "warning"
     assert severity(Facts(some | cost("lengths", 0.01, 0.0, **of)), "mixed_scales") is None
+    one = findings(Facts(some | cost("lengths", 0.1, 0.05, **of)))[0]
+    assert one.evidence.startswith("from about row 300 on rows are 1.8 times as long as before")
 
 
 def test_the_mean_of_curves_is_no_offset_of_an_encoder():
@@ -300,7 +332,7 @@ def test_partners_that_were_filled_from_other_rows_are_seen():
     assert found.measures["borrowed"] > 0.15
     one = found.findings[0]
     assert (one.name, one.severity) == ("mispaired_views", "critical")
-    assert "beside the partner of another, bit for bit" in one.evidence
+    assert "which other rows have as well, bit for bit" in one.evidence
     assert "filled" in one.cause
 
 
@@ -309,6 +341,39 @@ def test_samples_may_share_a_partner_that_fits_them():
     captions = np.stack([h[y == k].mean(axis=0) for k in np.unique(y)])[y]
     found = diagnose({"h1": h + 0.1 * draw.normal(size=h.shape), "h2": captions})
     assert found.measures["borrowed"] < 0.03
+    assert "mispaired_views" not in [one.name for one in found.findings]
+
+
+def test_partners_that_were_filled_with_one_row_are_seen():
+    h, _, draw = rows(spread=0.5)
+    sides = [h + 0.1 * draw.normal(size=h.shape) for _ in range(2)]
+    sides[1][1::4] = sides[1].mean(axis=0)
+    one = diagnose({"h1": sides[0], "h2": sides[1]}).findings[0]
+    assert one.name == "mispaired_views"
+    assert one.cause.endswith("filled, with other rows or one for all")
+
+
+def test_captions_that_all_samples_share_are_not_filled_in_where_the_encoder_is_weak():
+    draw = np.random.default_rng(0)
+    captions = np.repeat(draw.normal(size=(80, D)), 5, axis=0)
+    found = diagnose({"h1": captions + 3 * draw.normal(size=(N, D)), "h2": captions})
+    assert found.measures["shared_lost"] > 0.25
+    assert found.measures["single_lost"] is None
+    assert "mispaired_views" not in [one.name for one in found.findings]
+    # every second partner taken from the row before: all are shared as well, and half are right
+    h, _, draw = rows(spread=0.5)
+    sides = [h + 0.1 * draw.normal(size=h.shape) for _ in range(2)]
+    one = diagnose({"h1": sides[0], "h2": np.repeat(sides[1][::2], 2, axis=0)}).findings[0]
+    assert (one.name, one.severity) == ("mispaired_views", "critical")
+    assert "filled" in one.cause
+
+
+def test_rows_that_are_equal_on_a_grid_share_no_partner():
+    draw = np.random.default_rng(0)
+    h = np.round(draw.normal(size=(2 * N, 4)))
+    found = diagnose({"h1": h, "h2": np.round(h + 0.8 * draw.normal(size=h.shape))})
+    assert found.measures["borrowed"] > 0.03
+    assert found.measures["shared_lost"] > max(0.25, 2 * found.measures["single_lost"])
     assert "mispaired_views" not in [one.name for one in found.findings]
 
 

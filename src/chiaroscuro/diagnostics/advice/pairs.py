@@ -7,6 +7,7 @@ from typing import Any
 from chiaroscuro.diagnostics.advice.collapse import SYMPTOMS
 from chiaroscuro.diagnostics.advice.finding import Facts, Finding, graded
 from chiaroscuro.diagnostics.advice.notation import scaled_views
+from chiaroscuro.diagnostics.advice.samples import GRID
 from chiaroscuro.diagnostics.advice.training import BEGUN
 
 __all__ = [
@@ -66,17 +67,16 @@ def mispaired_views(facts: Facts) -> Finding | None:
     tail = max(0.0, facts.get("pairs_middle", 1.0) - 0.45 * strangers) / max(1 - strangers, 1e-9)
     exchanged, astray = facts.get("exchanged", 0.0), facts.get("astray", 1.0)
     crossed = exchanged >= max(STRANGERS, CROSSED * astray)
-    some = (
-        strangers >= max(STRANGERS, tail / 2)
-        and facts.get("pairs_upper", 0.0) >= FLAT
-        and facts.get("pairs_middle", 1.0) <= 0.45 * strangers + FOUND * (1 - strangers)
-    )
+    two = facts.get("pairs_middle", 1.0) <= 0.45 * strangers + FOUND * (1 - strangers)
+    some = strangers >= max(STRANGERS, tail / 2) and facts.get("pairs_upper", 0.0) >= FLAT and two
     first, second = facts.get("view1_nearer"), facts.get("view2_nearer")
     foreign = first is not None and second is not None and abs(first - second) >= FOREIGN
     # where even lost rows are nearest to their own side, the sides differ and pairs may be right
     some = some and strangers < 0.85 and (score > -1 or (score > -SURE and tail < CLEAR))
     borrowed, far = facts.get("borrowed", 0.0), facts.get("shared_lost", 0.0)
     filled = borrowed >= STRANGERS and far >= max(BORROWED, 2 * facts.get("single_lost", 0.0))
+    filled = filled and (two or facts.has("single_lost"))  # all may share captions
+    filled = filled and facts.get("levels", 99) > GRID  # on a grid rows are equal by chance
     wrong = swapped or some or foreign or crossed or filled
     if not (nothing or wrong):
         return None
@@ -112,8 +112,8 @@ def mispaired_views(facts: Facts) -> Finding | None:
                 else ""
             )
             + (
-                f"; {borrowed:.1%} of the rows stand beside the partner of another, bit for bit, "
-                "and far from it"
+                f"; {borrowed:.1%} of the rows are far from their partner, which other rows have "
+                "as well, bit for bit"
                 if filled
                 else ""
             )
@@ -127,7 +127,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
         cause=(
             f"the second side is shifted by {shift:+d} rows"
             if shifted
-            else "missing rows of one side were filled with others"
+            else "missing rows of one side were filled, with other rows or one for all"
             if filled
             else "rows of the two sides do not belong together"
             if wrong

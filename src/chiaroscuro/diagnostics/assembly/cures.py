@@ -16,7 +16,7 @@ from chiaroscuro.measures.neighbours import Neighbours
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.assembly.measuring import Measured
 
-__all__ = ["Pairs", "Rows", "note", "paired"]
+__all__ = ["Pairs", "Rows", "different", "note", "paired"]
 
 TRIED = 2_000
 """Rows on which a cure is tried."""
@@ -45,6 +45,21 @@ def note(out: Measured, cure: str, cost: Cost) -> Cost:
     """Add what a cure changes to the measures."""
     out.numbers |= cost.numbers(cure)
     return cost
+
+
+def different(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first of the rows that are equal, bit for bit, and for every row which it equals.
+
+    As `np.unique(x, axis=0)` in another order, and far faster where dimensions are many.
+
+    Example:
+        >>> first, which = different(np.array([[2.0, 0.0], [1.0, 3.0], [2.0, -0.0]]))
+        >>> first[which].tolist()
+        [0, 1, 0]
+    """
+    x = np.ascontiguousarray(x) + 0.0  # -0 is 0
+    rows = x.view(np.dtype((np.void, x.itemsize * x.shape[1]))).ravel()
+    return np.unique(rows, return_index=True, return_inverse=True)[1:]
 
 
 class Rows:

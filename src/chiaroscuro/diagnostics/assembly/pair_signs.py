@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from chiaroscuro.diagnostics.assembly.cures import Pairs, note
+from chiaroscuro.diagnostics.assembly.cures import Pairs, different, note
 from chiaroscuro.measures import Listed, unit
 
 if TYPE_CHECKING:
@@ -109,17 +109,16 @@ def _exchanged(out: Measured, pairs: Pairs) -> dict[str, Any]:
 
 
 def _borrowed(pairs: Pairs, lost: np.ndarray) -> dict[str, Any]:
-    """Rows that lost their partner and stand beside that of another row, bit for bit.
+    """Rows that lost their partner and share the one they have, bit for bit, with another row.
 
-    Samples may well share a partner, as images do a caption, but are then near to it.
+    Samples may well share a partner, as images do a caption, but are then as near to it as the
+    others are to theirs. Where all rows share one, there are no others: `single_lost` is missing.
 
     Args:
         lost: mask of the rows that are far from their partner.
     """
-    first, second = (
-        np.unique(x, axis=0, return_inverse=True)[1].ravel() for x in (pairs.x1, pairs.x2)
-    )
-    both = np.unique(np.stack([first, second]), axis=1, return_inverse=True)[1].ravel()
+    first, second = (different(x)[1] for x in (pairs.x1, pairs.x2))
+    both = different(np.stack([first, second], axis=1))[1]
     alike = np.bincount(both)[both]
     shared = (np.bincount(first)[first] > alike) | (np.bincount(second)[second] > alike)
     if not shared.any():
@@ -127,7 +126,7 @@ def _borrowed(pairs: Pairs, lost: np.ndarray) -> dict[str, Any]:
     return {
         "borrowed": float((lost & shared).mean()),
         "shared_lost": float(lost[shared].mean()),
-        "single_lost": float(lost[~shared].mean()) if not shared.all() else 0.0,
+        "single_lost": float(lost[~shared].mean()) if not shared.all() else None,
     }
 
 

@@ -11,7 +11,7 @@ from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.advice.collapse import MOST_POINTS
 from chiaroscuro.diagnostics.advice.finding import Cost
 from chiaroscuro.diagnostics.advice.samples import VALLEY
-from chiaroscuro.diagnostics.assembly.cures import Rows, note, paired
+from chiaroscuro.diagnostics.assembly.cures import Rows, different, note, paired
 from chiaroscuro.diagnostics.assembly.label_signs import label_signs, split_signs
 from chiaroscuro.measures import METRICS, Listed, nearest, unit, voted
 from chiaroscuro.measures.rows import pieces
@@ -248,7 +248,7 @@ def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
     """A length that many rows share, and two groups of lengths; rows that equal others aside."""
     sizes = np.linalg.norm(rows.x, axis=1)
     distinct = np.zeros(len(sizes), dtype=bool)
-    distinct[np.unique(np.round(unit(rows.x), 9), axis=0, return_index=True)[1]] = True
+    distinct[different(np.round(unit(rows.x), 9))[0]] = True
     kept = np.flatnonzero((sizes > 0) & distinct)
     if len(kept) < LEAST:
         return {}
@@ -271,7 +271,7 @@ def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
     numbers["length_valley"] = groups.valley
     every = np.log(np.where(sizes > 0, sizes, 1.0))
     if 0.01 <= share <= 0.99 and numbers["other_length_spread"] > 0.02:
-        alike = np.abs(every - ordered[at]) <= 2e-3
+        alike = (np.abs(every - ordered[at]) <= 2e-3) & (sizes > 0)
         costs = [_levelled(rows, sizes, alike)]
         if 2 <= alike.sum() <= len(alike) - 2:  # layer norms centre as well
             costs.append(_as_the_others(rows, alike))
