@@ -250,8 +250,9 @@ def _merged_classes(facts: Facts) -> Finding:
         name="class_collapse",
         severity="warning",
         evidence=(
-            f"{facts['point_classes']} classes lie at one point "
-            f"({facts['point_classes_named']}): their rows spread "
+            f"{facts['point_classes']} classes lie at one point"
+            + (f" ({facts['point_classes_named']})" if facts.has("point_classes_named") else "")
+            + f": their rows spread "
             f"{100 * spread:.1f} % as far as those of the widest class, and all of them together "
             f"{100 * together:.1f} %; neighbours predict {facts['point_classes_accuracy']:.1%} of "
             f"their labels ({facts.get('knn_accuracy', 0.0):.1%} of all)"
