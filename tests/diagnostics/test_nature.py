@@ -263,6 +263,18 @@ def test_classes_whose_rows_are_one_and_the_same_lie_at_one_point():
     assert one.evidence.startswith("3 classes lie at one point (1, 4, 6): ")
 
 
+def test_classes_of_short_rows_that_are_told_apart_do_not_lie_at_one_point():
+    h, y, draw = rows(d=64, n=600)
+    h[y < 2] *= 0.15
+    found = diagnose({"h": h, "labels": y})
+    assert found.measures["point_classes_spread"] < 0.3
+    assert found.measures["point_classes_together"] < 1.3 * found.measures["point_classes_spread"]
+    assert found.measures["point_classes_accuracy"] > 0.95
+    assert "class_collapse" not in [x.name for x in found.findings if x.severity != "note"]
+    h[y < 2] = 0.15 * draw.normal(size=h[y < 2].shape)  # as short, and one cloud
+    assert severity({"h": h, "labels": y}, "class_collapse") == "warning"
+
+
 def test_a_change_of_length_along_the_file_is_told_by_the_order():
     h, y, draw = rows(spread=0.5)
     order = draw.permutation(len(h))

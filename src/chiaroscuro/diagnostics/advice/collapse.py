@@ -50,6 +50,8 @@ HALF = 0.03
 POINT, TOGETHER = 0.3, 1.3
 """Spread of classes that lie at one point over that of the widest class; and how many times as far
 as each of them they spread together."""
+SHORT = 0.5
+"""Spread of directions of classes over that of the widest, where rows are short and no point."""
 TAKEN = 0.03
 """Share of the rows of other classes that a class which is a point names, above a typical class."""
 SPACES = (("", "h"), ("z_", "z"))
@@ -241,6 +243,9 @@ def _classes_at_one_point(facts: Facts) -> bool:
     spread, together = facts["point_classes_spread"], facts["point_classes_together"]
     # where most are so, it is the others that are wide
     few = facts["point_classes"] <= max(2, facts.get("n_classes", 0) / 2)
+    told = facts["point_classes_accuracy"] >= facts.get("knn_accuracy", 0.0) - 0.2
+    if told and facts.get("point_classes_directions", 0.0) >= SHORT:
+        return False
     return bool(few and spread < POINT and together < TOGETHER * max(spread, 1e-6))
 
 
@@ -252,7 +257,7 @@ def _merged_classes(facts: Facts) -> Finding:
         evidence=(
             f"{facts['point_classes']} classes lie at one point"
             + (f" ({facts['point_classes_named']})" if facts.has("point_classes_named") else "")
-            + f": their rows spread "
+            + ": their rows spread "
             f"{100 * spread:.1f} % as far as those of the widest class, and all of them together "
             f"{100 * together:.1f} %; neighbours predict {facts['point_classes_accuracy']:.1%} of "
             f"their labels ({facts.get('knn_accuracy', 0.0):.1%} of all)"

@@ -353,6 +353,8 @@ def _at_one_point(rows: Rows, names: list[int], spreads: np.ndarray) -> dict[str
     asked = inside & ~np.isnan(rows.base)
     if tight.sum() < 2 or not asked.any() or tight.all():
         return {}
+    u = unit(rows.x)
+    angles = np.array([math.sqrt(float(u[rows.y == k].var(axis=0).sum())) for k in names])
     named = [str(name) for name, one in zip(names, tight, strict=True) if one]
     return {
         "point_classes": int(tight.sum()),
@@ -360,6 +362,7 @@ def _at_one_point(rows: Rows, names: list[int], spreads: np.ndarray) -> dict[str
         "point_classes_spread": float(np.median(spreads[tight]) / spreads.max()),
         "point_classes_together": math.sqrt(float(rows.x[inside].var(axis=0).sum()))
         / float(spreads.max()),
+        "point_classes_directions": float(np.median(angles[tight]) / max(angles.max(), 1e-300)),
         "point_classes_accuracy": float(rows.base[asked].mean()),
     }
 
