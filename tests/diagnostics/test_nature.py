@@ -312,6 +312,18 @@ def test_the_mean_of_curves_is_no_offset_of_an_encoder():
     assert diagnose({"h": mixed}).findings[0].name == "common_offset"
 
 
+def test_rows_that_were_centred_too_are_not_cured_by_their_length():
+    some = {"n": 500, "same_length": 0.5, "other_length_spread": 0.2, "same_length_is": 8.0}
+    some |= cost("normalised", 0.1, 0.05, of="knn_accuracy_euclidean")
+    one, other = (
+        next(x for x in findings(Facts(some | {"normalised_centred": centred})))
+        for centred in (False, True)
+    )
+    assert one.line.startswith("h = h / np.linalg.norm")
+    assert "centred as well" in other.advice
+    assert not other.line
+
+
 # ---- pairs ----
 
 

@@ -178,6 +178,7 @@ def mixed_normalisation(facts: Facts) -> Finding | None:
     if not by_chance < share < 0.99 or spread <= 0.02:
         return None
     cost = facts.cost("normalised")
+    centred = bool(facts.get("normalised_centred", False)) and graded(cost) != "note"
     return Finding(
         name="mixed_normalisation",
         severity=graded(cost),
@@ -186,8 +187,11 @@ def mixed_normalisation(facts: Facts) -> Finding | None:
             f"others vary by {100 * spread:.0f} %"
         ),
         cause="some rows were normalised and some were not: two versions of a pipeline",
-        advice="normalise all rows, or none; cosines do not see it, distances do",
-        line="h = h / np.linalg.norm(h, axis=1, keepdims=True)",
+        advice="embed all rows by one pipeline: those of one length are centred as well, and to "
+        "normalise the others is not enough"
+        if centred
+        else "normalise all rows, or none; cosines do not see it, distances do",
+        line="" if centred else "h = h / np.linalg.norm(h, axis=1, keepdims=True)",
         expect="one length for all rows, or none",
         paper="wu2018instance",
         strength=1 + share,

@@ -275,7 +275,8 @@ def _lengths(out: Measured, rows: Rows) -> dict[str, Any]:
         costs = [_levelled(rows, sizes, alike)]
         if 2 <= alike.sum() <= len(alike) - 2:  # layer norms centre as well
             costs.append(_as_the_others(rows, alike))
-        note(out, "normalised", max(costs, key=lambda one: one.gain))
+        best = note(out, "normalised", max(costs, key=lambda one: one.gain))
+        numbers["normalised_centred"] = best is not costs[0]
     change = _change(logs if rows.y is None else _within(logs, rows.y[kept]))
     numbers |= {"length_change": change.score, "length_change_at": int(rows.ids[kept[change.at]])}
     later = np.arange(len(sizes)) >= kept[change.at]
