@@ -3,6 +3,7 @@
     python benchmarks/cifar.py shapes               GFLOP/s of a training step, by network
     python benchmarks/cifar.py pilots --minutes 15  recipes on 5,000 images of the training side
     python benchmarks/cifar.py long --out DIR       the preset `cifar-long`, on the test side
+    python benchmarks/cifar.py sizes --out DIR      the side of the images that h is taken from
     python benchmarks/cifar.py lightly --minutes 20 lightly's loop with the same network
     python benchmarks/cifar.py figure               docs/assets/cifar-minutes.png
 
@@ -10,7 +11,10 @@
 package. The recipe is chosen by `pilots`: the first 45,000 images train, the last 5,000 of the
 training side judge, and the epochs are those that fit in so many CPU minutes of one thread. The
 10,000 test images are looked at by `long` and `lightly` alone: weighted kNN (k = 20, 200) and the
-ridge and SGD probes on all 50,000 training images, and on the way kNN from 10,000 of them.
+ridge and SGD probes on all 50,000 training images, and on the way kNN from 10,000 of them. Crops
+show things larger than whole images do, so a network that was trained on crops of 24 pixels sees
+whole images best at more; `sizes` chooses how many, on the last 5,000
+images of the training side.
 
 Useful work counts the products and sums of convolutions and linear layers, three times those of a
 forward pass for a step. `long` writes a checkpoint after every epoch and goes on from the last.
@@ -19,6 +23,7 @@ forward pass for a step. `long` writes a checkpoint after every epoch and goes o
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import time
@@ -33,6 +38,8 @@ import chiaroscuro as cs
 from environment import HERE, save
 
 PRESET = "cifar-long"
+WHOLE = 32
+"""Side of the images that h is taken from, chosen by `sizes`; on the way that of the views."""
 SHAPES = {
     "ResNet(depth=9, width=0.25, stages=3)": 24,
     "ResNet(depth=9, width=0.5, stages=2)": 24,
@@ -200,8 +207,10 @@ def long(given: argparse.Namespace) -> None:
     networks = cs.engine.load_networks(run)
     untrained = cs.engine.build(asked.network, asked.seed).eval()
     result = {
-        "encoder": scores(networks, whole, asked.views, ["ridge", "sgd"]),
-        "untrained": scores(untrained, whole, asked.views, ["ridge"]),
+        "encoder": scores(networks, whole, sized(asked, WHOLE), ["ridge", "sgd"]),
+        "encoder_as_trained": scores(networks, whole, asked.views, ["ridge", "sgd"]),
+        "untrained": scores(untrained, whole, sized(asked, WHOLE), ["ridge"]),
+        "side": WHOLE,
         "curve": rows,
         "minutes": sum(row["seconds"] for row in rows) / 60,
         "settings": asked.table(),
@@ -210,6 +219,24 @@ def long(given: argparse.Namespace) -> None:
     result |= speed(asked, result["minutes"])
     print(json.dumps({k: v for k, v in result.items() if k not in ("curve", "settings")}, indent=1))
     save(f"cifar-long-{given.seed}", result, f"python benchmarks/cifar.py long --seed {given.seed}")
+
+
+def sized(asked: Any, side: int) -> Any:
+    """The views of the settings on images of another side."""
+    view = dataclasses.replace(cs.parse(asked.views.first), size=side)
+    return dataclasses.replace(asked.views, first=str(view))
+
+
+def sizes(given: argparse.Namespace) -> None:
+    """Accuracies on the last 5,000 images of the training side, by the side of the images."""
+    asked = cs.engine.read_settings(PRESET, [f"seed={given.seed}"])
+    networks = cs.engine.load_networks(given.out)
+    held = cs.data.from_object(images(slice(0, 45_000), slice(45_000, 50_000), "train"))
+    rows = {}
+    for side in (24, 28, 32, 36):
+        rows[side] = scores(networks, held, sized(asked, side), ["ridge"])
+        print(side, json.dumps(rows[side]), flush=True)
+    save("cifar-sizes", {"sides": rows}, f"python benchmarks/cifar.py sizes --out {given.out.name}")
 
 
 def speed(asked: Any, minutes: float) -> dict[str, float]:
@@ -282,7 +309,7 @@ def figure(given: argparse.Namespace) -> None:
     fig.savefig(HERE.parent / "docs" / "assets" / "cifar-minutes.png", dpi=110)
 
 
-TASKS = {one.__name__: one for one in (shapes, pilots, long, lightly, figure)}
+TASKS = {one.__name__: one for one in (shapes, pilots, long, sizes, lightly, figure)}
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Pieces:
         """The stored value of the piece, or its value now."""
         if self.folder is None:
             return self._timed(name, piece)[0]
-        path = self._path(name, ".json")
+        path = self.folder / self._name(name, ".json")
         if path.is_file():
             stored = _read(path)
             self.before += stored["seconds"]
@@ -66,11 +66,10 @@ class Pieces:
         Args:
             name: of the piece.
         """
-        return self._path(name, ".run") if self.folder is not None else None
+        return None if self.folder is None else self.folder / self._name(name, ".run")
 
-    def _path(self, name: str, ending: str) -> Path:
-        assert self.folder is not None
-        return self.folder / f"{self.mark}-{re.sub(r'[^A-Za-z0-9.]+', '-', name)}{ending}"
+    def _name(self, piece: str, ending: str) -> str:
+        return f"{self.mark}-{re.sub(r'[^A-Za-z0-9.]+', '-', piece)}{ending}"
 
     def _timed(self, name: str, piece: Callable[[], Any]) -> tuple[Any, float]:
         began = time.perf_counter()

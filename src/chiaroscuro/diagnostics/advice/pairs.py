@@ -77,6 +77,7 @@ def mispaired_views(facts: Facts) -> Finding | None:
     filled = borrowed >= STRANGERS and far >= max(BORROWED, 2 * facts.get("single_lost", 0.0))
     filled = filled and (two or facts.has("single_lost"))  # all may share captions
     filled = filled and facts.get("levels", 99) > GRID  # on a grid rows are equal by chance
+    filled = filled and facts.get("steps", BEGUN) >= BEGUN  # before, all partners are far
     wrong = swapped or some or foreign or crossed or filled
     if not (nothing or wrong):
         return None
