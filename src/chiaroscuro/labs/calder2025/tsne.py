@@ -33,7 +33,7 @@ from chiaroscuro.labs import Keep, Stated, at_once, style
 
 __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
-ENOUGH = "n_points >= 1000 and (n_seeds >= 3 or n_points >= 5000)"
+ENOUGH = "n_points >= 1000 and n_mapped >= 5000"
 PARTS = 10
 """Of the points of a map, for the error of its purity."""
 HANDWRITING = Stated(
@@ -264,6 +264,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         return [first, *(one.not_run(missing["pictures"]) for one in (PIXELS, GAIN, LEARNED))]
     maps = result["maps"]
     many = {"n_seeds": result["n_seeds"], "n_points": len(maps[0]["pixels"]["points"])}
+    many["n_mapped"] = many["n_seeds"] * many["n_points"]  # in all maps together
     names = ("pixels", "untrained", "embedding")
     of = {name: [one[name]["purity"] for one in maps] for name in names}
     if len(maps) == 1:  # the error of a single map is that of its points
