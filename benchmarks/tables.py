@@ -185,40 +185,20 @@ def cifar(content: dict) -> str:
         "| CIFAR-10, 10,000 test images | " + " | ".join(named[key] for key in keys) + " |",
         "|---" * (len(keys) + 1) + "|",
     ]
-    for name, what in (("encoder", "preset `cifar-long`"), ("untrained", "before training")):
+    for name, what in (
+        ("encoder", f"preset `cifar-long`, images of {result['side']} pixels"),
+        ("encoder_as_trained", "the same, images of 24 pixels as its crops"),
+        ("untrained", f"before training, images of {result['side']} pixels"),
+    ):
         cells = [_spread(result[name].get(key), None) for key in keys]
         lines.append(f"| {what} | {' | '.join(cells)} |")
     last = (
         f"One seed, {len(result['curve'])} epochs of 50,000 images in {result['minutes']:.0f} "
         f"minutes: {result['pairs_per_second']:.0f} pairs a second, "
-        f"{result['gflops']:.0f} GFLOP/s of convolutions and linear layers. Command: "
-        f"`{content['command']}`."
+        f"{result['gflops']:.0f} GFLOP/s of convolutions and linear layers, on two cores beside "
+        f"other work. Command: `{content['command']}`."
     )
     return "\n".join([*lines, "", last])
-
-
-def cifar_shapes(content: dict) -> str:
-    """Speed of a training step by network."""
-    result = content["result"]
-    lines = [
-        "| network | pixels | MFLOP an image, forward | full precision, images/s | GFLOP/s "
-        "| bfloat16, images/s | GFLOP/s |",
-        "|---" * 7 + "|",
-    ]
-    for row in result["rows"]:
-        cells = [f"{row[k][v]:.0f}" for k in ("full", "bfloat16") for v in SPEEDS]
-        lines.append(
-            f"| `{row['network']}` | {row['side']} | {row['mflop_forward']:.0f} "
-            f"| {' | '.join(cells)} |"
-        )
-    last = (
-        f"Forward and backward passes of {result['images']} images, best of four; "
-        f"{content['environment']['threads']} threads. Command: `{content['command']}`."
-    )
-    return "\n".join([*lines, "", last])
-
-
-SPEEDS = ("images_per_second", "gflops")
 
 
 def emoji(content: dict) -> str:
@@ -519,6 +499,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "parity": parity,
     "race": race,
     "methods": methods,
+    "cifar-long-0": cifar,
     "emoji": emoji,
     "temperature": temperature,
     "alignment": alignment,
