@@ -135,7 +135,7 @@ class Settings:
         frames: of the animation.
     """
 
-    seeds: tuple[int, ...] = tuple(range(10, 20))
+    seeds: tuple[int, ...] = tuple(range(20, 30))
     per: int = 15
     within: float = 0.15
     noise: float = 0.3
