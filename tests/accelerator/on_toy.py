@@ -5,6 +5,7 @@ python on_toy.py toy.so
 
 import copy
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -77,3 +78,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    # autograd's thread of the device still waits, and torch may destroy it at exit without joining
+    sys.stdout.flush()
+    os._exit(0)
