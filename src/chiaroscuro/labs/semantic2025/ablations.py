@@ -33,7 +33,7 @@ import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Stated, at_once, style
 from chiaroscuro.labs.semantic2025._modular import Learner, N, contrasted, downstream, within
 
-__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+__all__ = ["CLAIMS", "LAPTOP", "LONG", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
 ENOUGH = "lr_steps >= 6 and n_seeds >= 3"
 

@@ -37,7 +37,7 @@ from chiaroscuro.labs.semantic2025._modular import (
     within,
 )
 
-__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+__all__ = ["CLAIMS", "LAPTOP", "LONG", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
 EQUIVALENCE = Stated(
     "E6.equivalence",

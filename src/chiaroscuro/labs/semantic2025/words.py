@@ -52,7 +52,7 @@ from chiaroscuro.labs.semantic2025._pairs import (
     triples,
 )
 
-__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+__all__ = ["CLAIMS", "LAPTOP", "LONG", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
 SORTS = ("artificial", "natural", "unrelated")
 ENOUGH = "steps >= 4000 and n_pairs >= 50 and n_seeds >= 3"
