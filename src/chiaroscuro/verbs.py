@@ -199,18 +199,21 @@ def _diagnose_run(
 ) -> Any:
     from chiaroscuro import diagnostics
 
-    projector = run.networks.projectors[0]
+    projector, records = run.networks.projectors[0], run.history().records
     bends = getattr(projector, "last", "none") == "unit"  # dividing by a norm is not affine
     context = diagnostics.Context(
         loss=run.contrast,
         batch=run.settings.batch,
         queue=run.settings.network.queue,
         settings=run.settings.table(),
-        history=run.history().records,
+        history=records,
         projector=None if bends else projector,
+        first_projector=None if bends else run.untrained.projectors[0],
+        decay=_decay(run.settings, records),
         parameters=seen.second,
         first_parameters=seen.first,
         model=run.networks.encoders[0],
+        first_model=run.untrained.encoders[0],
         inputs=seen.inputs,
         task=task,
         metric=metric,
@@ -220,6 +223,15 @@ def _diagnose_run(
     if run.run is not None:
         run.run.write_diagnosis(made.json())
     return made
+
+
+def _decay(settings: Any, records: Any) -> float | None:
+    """Return lr wd steps of a run, summed over the steps that it has made."""
+    steps = max((int(one.get("step") or 0) for one in records), default=0)
+    if not steps or settings.optimiser.decayed(1.0) is None:
+        return None
+    rates = settings.optimiser.lr * settings.schedule.total(steps, max(1, steps // settings.epochs))
+    return settings.optimiser.decayed(rates)
 
 
 def evaluate(

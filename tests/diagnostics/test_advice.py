@@ -238,6 +238,11 @@ def low_temperature(a, draw):
     return {"z1": a["z1"], "z2": a["z2"]}, Context(cs.InfoNCE(cs.Cosine(tau=0.005)))
 
 
+def kept_start(a, draw):
+    h0 = 3 * draw.normal(size=a["h"].shape)
+    return {"h": a["h"] + 2 * h0, "labels": a["labels"], "layers": {"untrained": h0}}, Context()
+
+
 def projector_for_encoder(a, draw):
     return {"h": a["h"][:, 2:5], "z": a["h"], "labels": a["labels"]}, Context()
 
@@ -287,7 +292,8 @@ PLANTED = (
     *(euclidean_neighbours, false_negatives, few_negatives, mispaired_views, strong_views),
     *(weak_views, modality_gap, side_scales, permuted_columns, duplicated_samples, hubs),
     *(imbalanced_classes, leaked_label, high_temperature, low_temperature, batch_statistics),
-    *(hardly_trained, projector_for_encoder, stuck_at_the_start, suppressed_style),
+    *(hardly_trained, kept_start, projector_for_encoder, stuck_at_the_start),
+    suppressed_style,
     *(untrained_model, class_blind),
 )
 NOTES = {

@@ -207,6 +207,25 @@ class OptimiserSettings:
                 ),
             )
 
+    def decayed(self, rates: float) -> float | None:
+        """Return how far decay alone takes a weight: to exp(-x) of its start.
+
+        AdamW decays by lr wd a step; momentum multiplies that of SGD by 1 / (1 - momentum), to
+        first order. LARS scales every step by the norm of the weights, and has no such number.
+
+        Args:
+            rates: learning rates, summed over the steps.
+
+        Example:
+            >>> OptimiserSettings("adamw", lr=1e-3, weight_decay=0.1).decayed(1e-3 * 2000)
+            0.2
+            >>> OptimiserSettings("lars").decayed(100.0) is None
+            True
+        """
+        if self.name not in ("adamw", "sgd"):
+            return None
+        return self.weight_decay * rates / (1 - self.momentum if self.name == "sgd" else 1.0)
+
 
 @dataclass(frozen=True)
 class ScheduleSettings:
@@ -248,6 +267,11 @@ class ScheduleSettings:
         if self.name == "lambda":
             return Formula(self.formula)(step, steps, warmup, per_epoch)
         return SCHEDULES[self.name](step, steps, warmup)
+
+    def total(self, steps: int, per_epoch: int) -> float:
+        """Return the sum of the factors over all steps, from at most a thousand of them."""
+        some = range(0, steps, max(1, steps // 1000))
+        return steps * sum(self.factor(step, steps, per_epoch) for step in some) / len(some)
 
 
 @dataclass(frozen=True)

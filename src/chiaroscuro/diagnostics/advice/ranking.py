@@ -46,6 +46,7 @@ NEEDS: dict[str, str] = {
     "batch_statistics": "n",
     "class_blind": "pair_nearer",
     "hardly_trained": "steps",
+    "kept_start": "start_overlap",
     "projector_for_encoder": "z_linear_accuracy",
     "stuck_at_the_start": "last_loss",
     "suppressed_style": "lost_factor",
@@ -62,6 +63,7 @@ def checks(facts: Facts) -> list[str]:
         (False, True)
     """
     wide = {"mispaired_views"} if facts.has("paired_score") else set()  # sides of two widths
+    wide |= {"kept_start"} if facts.has("projector_overlap") else set()
     return [name for name in RULES if name in wide or facts.main(NEEDS[name]) is not None]
 
 

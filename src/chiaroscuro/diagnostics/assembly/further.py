@@ -11,12 +11,13 @@ from chiaroscuro.artifacts import Embeddings
 from chiaroscuro.diagnostics.geometry.actions import action_measures
 from chiaroscuro.diagnostics.geometry.movement import movement
 from chiaroscuro.diagnostics.geometry.regions import regions
-from chiaroscuro.diagnostics.geometry.summary import geometry
+from chiaroscuro.diagnostics.geometry.summary import geometry, overlap, weights_of
 from chiaroscuro.diagnostics.semantics.clusters import graph_clusters
 from chiaroscuro.diagnostics.semantics.matching import retrieval
 from chiaroscuro.diagnostics.semantics.meaning import semantic_measures
 from chiaroscuro.diagnostics.semantics.neural import PROBES, cluster_kernel, sample_kernel
 from chiaroscuro.measures.controls import shuffled
+from chiaroscuro.measures.spectrum import effective_rank
 
 if TYPE_CHECKING:
     from chiaroscuro.diagnostics.assembly.measuring import Context, Measured
@@ -49,6 +50,8 @@ def further_measures(
         return
     numbers = out.numbers
     numbers |= _geometry(embeddings, context, some, seed)
+    if "projector_effective_rank" in numbers:
+        numbers |= _kept_weights(embeddings, context)
     some = some[:: max(1, len(some) // FEW)][:FEW]
     rows = {
         name: np.asarray(array[some], dtype=np.float64)
@@ -70,6 +73,8 @@ def further_measures(
         numbers |= _clusters(embeddings, rows["h"], labels, some, seed)
     if context.parameters is not None and "h1" in rows:
         numbers |= action_measures(embeddings, context.parameters, context.first_parameters, seed)
+    if "start_overlap" not in numbers:
+        numbers |= _kept_rows(context)
     if context.model is not None and context.inputs is not None:
         numbers |= _kernel(embeddings, context.model, context.inputs, seed)
     if context.task:
@@ -133,6 +138,32 @@ def _geometry(
     if numbers.get("projector_linearity", 1.0) < STRAIGHT:  # the rank of a poor fit is not its rank
         measured = {name: x for name, x in measured.items() if not name.startswith("projector_")}
     return numbers | measured
+
+
+def _kept_weights(embeddings: Embeddings, context: Context) -> dict[str, float]:
+    """How much of a linear projector, if it has weights, is its start."""
+    h = embeddings.h if embeddings.h is not None else embeddings.h1
+    if context.projector is None or context.first_projector is None or h is None:
+        return {}
+    if not any(p.requires_grad for p in context.projector.parameters()):
+        return {}
+    W, first = (weights_of(one, h.shape[1]) for one in (context.projector, context.first_projector))
+    if W is None or first is None or W.shape != first.shape:
+        return {}
+    return {
+        "projector_overlap": overlap(W, first),
+        "projector_start_rank": effective_rank(first, centred=False),
+    }
+
+
+def _kept_rows(context: Context) -> dict[str, float]:
+    """How much of a table of symbols is its start."""
+    model, first, x = context.model, context.first_model, context.inputs
+    if model is None or first is None or x is None or x.ndim > 1:
+        return {}
+    with torch.no_grad():
+        h, h0 = (one(torch.unique(x)) for one in (model, first))
+    return {"start_overlap": overlap(h - h.mean(dim=0), h0 - h0.mean(dim=0))}
 
 
 def _one_layer(embeddings: Embeddings, context: Context, some: np.ndarray) -> dict[str, Any]:

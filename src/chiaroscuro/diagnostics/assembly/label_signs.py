@@ -52,6 +52,7 @@ def label_signs(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) ->
         raw = raw - raw.mean(axis=0) if name == "input" else raw
         if raw.any() and np.isfinite(raw).all():
             note(out, name, paired(rows.of, rows.hits(raw)[asked], here))
+    _start(out, rows, embeddings)
     numbers |= _noise(out, rows)
     numbers |= _leak(rows, seed)
     numbers |= _dimension_steps(rows)
@@ -59,6 +60,18 @@ def label_signs(out: Measured, rows: Rows, embeddings: Embeddings, seed: int) ->
     numbers |= _class_spread(out, rows)
     numbers |= _structure(rows, seed)
     _groups(out, rows)
+
+
+def _start(out: Measured, rows: Rows, embeddings: Embeddings) -> None:
+    """What taking the start out of rows regains: h less its projection on centred h before it."""
+    first = embeddings.layers.get("untrained")
+    if embeddings.h is None or first is None or first.shape != embeddings.h.shape:
+        return
+    h0 = np.asarray(first[rows.ids], dtype=np.float64)
+    h0 -= h0.mean(axis=0)
+    size = float((h0 * h0).sum())
+    if size > 0 and np.isfinite(size):
+        note(out, "start", rows.gain(rows.x - (rows.x * h0).sum() / size * h0))
 
 
 def _noise(out: Measured, rows: Rows) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from chiaroscuro.diagnostics.assembly.lists import (
 from chiaroscuro.diagnostics.assembly.pair_signs import pair_signs
 from chiaroscuro.diagnostics.assembly.signs import row_signs
 from chiaroscuro.diagnostics.geometry.anatomy import Loss, anatomy
+from chiaroscuro.diagnostics.geometry.summary import overlap
 from chiaroscuro.diagnostics.semantics.factors import survival
 from chiaroscuro.measures import (
     CATALOGUE,
@@ -71,7 +72,10 @@ class Context:
         settings: settings of the run, nested.
         history: records of the run; those with a `loss` or a `step` are used.
         projector: a module from h to z, of linear layers and relus.
+        first_projector: the same module before training.
+        decay: learning rate times decay, summed over the steps; None where decay is not so simple.
         model, inputs: a module, and the samples it takes in the order of the rows.
+        first_model: the module before training.
         parameters: structured array of what the second view did to each row.
         first_parameters: the same of the first view, if it was augmented too.
         task: `symbols`, `contexts` and `labels` of a downstream task, whole numbers of any length;
@@ -85,8 +89,11 @@ class Context:
     settings: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = ()
     projector: nn.Module | None = None
+    first_projector: nn.Module | None = None
+    decay: float | None = None
     model: nn.Module | None = None
     inputs: Any = None
+    first_model: nn.Module | None = None
     parameters: Any = None
     first_parameters: Any = None
     task: Mapping[str, Any] = field(default_factory=dict)
@@ -140,6 +147,9 @@ def measure(
     if untrained is not None and embeddings.h is not None:
         few = _some(embeddings.n, PAIRS, draw)
         out.numbers["untrained_agreement"] = linear_agreement(embeddings.h[few], untrained[few])
+        if embeddings.h.shape == untrained.shape:
+            two = (np.asarray(x[few], dtype=np.float64) for x in (embeddings.h, untrained))
+            out.numbers["start_overlap"] = overlap(*(x - x.mean(axis=0) for x in two))
     if "paired" in embeddings.layers and embeddings.h is not None:
         _two_widths(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
     done(0.65)
@@ -418,6 +428,7 @@ def _training(out: Measured, context: Context) -> None:
         out.numbers["last_loss"] = float(np.mean(losses[-max(1, min(10, len(losses) // 5)) :]))
     steps = [int(one["step"]) for one in context.history if _finite(one.get("step"))]
     out.numbers |= {"steps": max(steps)} if steps else {}
+    out.numbers |= {} if context.decay is None else {"decay_exponent": context.decay}
     if context.loss is None:
         return
     tau = getattr(context.loss.kernel, "tau", None)

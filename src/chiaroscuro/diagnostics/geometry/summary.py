@@ -17,7 +17,7 @@ from chiaroscuro.diagnostics.rows import rows_of
 from chiaroscuro.errors import need
 from chiaroscuro.measures.spectrum import effective_rank, numerical_rank
 
-__all__ = ["geometry", "weights_of"]
+__all__ = ["geometry", "overlap", "weights_of"]
 
 
 def weights_of(projector: nn.Module, d_enc: int) -> np.ndarray | None:
@@ -38,6 +38,21 @@ def weights_of(projector: nn.Module, d_enc: int) -> np.ndarray | None:
     if any(isinstance(module, BENT) for module in projector.modules()):
         return None
     return affine_maps(projector, np.zeros((1, d_enc))).W[0]
+
+
+def overlap(first: Any, second: Any) -> float:
+    """Return the cosine of two arrays, entry by entry; 0 where one of them is 0.
+
+    Args:
+        first, second: of one shape; weights before and after training.
+
+    Example:
+        >>> overlap(np.eye(2), 2 * np.eye(2)), overlap(np.eye(2), np.eye(2)[::-1])
+        (1.0, 0.0)
+    """
+    a, b = np.asarray(first, dtype=np.float64).ravel(), np.asarray(second, np.float64).ravel()
+    size = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / size if size else 0.0
 
 
 def geometry(
