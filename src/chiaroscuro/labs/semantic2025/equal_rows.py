@@ -11,17 +11,23 @@ of is computed, not sampled. With S = h_u . z_c,
 and S is a minimiser if and only if S(u, c) = log p(c|u) / p(c) + a(u), any a: the loss normalises
 over contexts, so it does not see a function of the symbol.
 
-Errata, derived. Lemma A.1 normalises over symbols and takes the numerator for the quotient: as
-printed it asks of one number S(u, c) a different value in each batch. Thms 3.1, 4.2: equal laws
-give (h_u - h_v) . z_c = a(u) - a(v), the same number for all c and not 0; so that h_u = h_v needs
-d + 1 affinely independent contexts, and a basis of d is not enough. (It is then true of *any*
-encoder, optimal or not: the loss of a row depends on p(.|u) alone and is strictly convex in it.)
-Prop. A.2 assumes p(c|u) = p(c|v), which without labels is what h_u = h_v says, and not equivalence;
-with labels in the encoder both follow from h_u = h_v and nothing need be assumed. Def. 4.1 lacks
-"for all u, v". A.5 has the wrong index in the denominator, and a symbol that occurs twice in a
-batch gets the sum of its rows. CModAdd has contexts of probability 0 given a symbol: there the
-loss has no minimiser, E* does not exist, and merging is the work of weight decay or of a small
-start (E2, E3).
+Two losses. Eq. (2) normalises over contexts, and so do A.5 and the experiments; Lemma A.1, on which
+every proof rests, and A.11 normalise over symbols. The minimisers of the lemma's loss are S(u, c) =
+log p(u|c) / p(u) + b(c), any b. There equal laws give (h_u - h_v) . z_c = 0, a basis of d contexts
+is enough, and Thms 3.1 and 4.2 hold as printed. Under eq. (2) they give (h_u - h_v) . z_c = a(u) -
+a(v), one number for all c that need not be 0, so that h_u = h_v needs d + 1 affinely independent
+contexts. (It is then true of *any* encoder, optimal or not: the loss of a row depends on p(.|u)
+alone and is strictly convex in it.)
+
+Typos and remarks of ours (each claim says which). The text before Thm 3.1 names eq. (2) for the
+loss of the lemma. The last line of Lemma A.1 takes the numerator exp(S) for the normalised f_i* of
+the line before; the theorems divide two such lines of one batch, and their proofs survive. Prop.
+A.2 assumes p(c|u) = p(c|v), which without labels is what h_u = h_v says, and not equivalence; with
+labels in the encoder both follow from h_u = h_v and nothing need be assumed. Def. 4.1 lacks "for
+all u, v". A.5 has the wrong index in the denominator, and a symbol that occurs twice in a batch
+gets the sum of its rows. CModAdd has contexts of probability 0 given a symbol: there the loss has
+no minimiser, E* does not exist, and merging is the work of weight decay or of a small start (E2,
+E3).
 
 Deviations: none in the statements; the toys (six and eight symbols, laws drawn from a Dirichlet
 law mixed with the uniform one) are ours.
@@ -30,6 +36,7 @@ law mixed with the uniform one) are ours.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,16 +58,19 @@ LOSS = Stated(
 )
 LEMMA = Erratum(
     "E1.lemma",
-    "Lemma A.1",
-    "p(u|c) = exp(S) p(u) sum_j p(s_j|c) / p(s_j), in every batch, at the minimum of eq. (2).",
-    "gradient < 1e-10 and spread < 1e-10",
-    "exp(S) = exp(a(u)) p(c|u) / p(c), any a.",
-    "gradient < 1e-10 and spread < 1e-10",
+    "Lemma A.1, last line",
+    "at a minimum of the lemma's own risk exp(S) is p(u|c) / [p(u) sum_j p(s_j|c) / p(s_j)], in "
+    "every batch.",
+    "spread < 1e-10",
+    "exp(S) over its sum over the batch is; the quotients f_u / f_v are exp(S_u - S_v) either way.",
+    "gradient < 1e-10 and error < 1e-10 and quotient < 1e-10",
     quote="for all rho, y, sigma_1, ..., sigma_n: p(sigma_i|rho, y) = exp(sim(E*(sigma_i), "
     "E*(y, rho))) p(sigma_i) sum_j p(sigma_j|rho, y)/p(sigma_j)",
-    why="exp(sim) of one pair is fixed while the sum changes with the batch; the proof sets "
-    "the normalised f_i* equal to the unnormalised exponential, and eq. (2) normalises "
-    "over contexts, the lemma over symbols",
+    why="the line before has f_i*, the normalised softmax, and is right; f_i was exp(sim) earlier, "
+    "and is put in for it: exp(sim) of one pair is fixed, while the sum changes with the batch. "
+    "Harmless: the proofs of Thms 3.1, 4.2 and Prop. A.2 divide two such lines of one batch, "
+    "where the sums cancel",
+    kind="typo",
 )
 UPDATE = Erratum(
     "E1.update",
@@ -96,15 +106,18 @@ ENCODER = Stated(
 )
 BASIS = Erratum(
     "E1.basis",
-    "Thms 3.1, 4.2: contexts that form a basis of R^d",
-    "d contexts that form a basis make equal laws have equal rows at a minimum.",
+    "Sec. 3, the sentence before Thm 3.1, and Sec. 4: the loss of Thms 3.1, 4.2",
+    "at a minimum of eq. (2) d contexts that form a basis make equal laws have equal rows.",
     "distance < 1e-4 and excess < 1e-8",
-    "d + 1 affinely independent contexts do.",
-    "distance < 1e-4 and excess < 1e-8",
-    quote="If there are rho_1, ..., rho_d contexts such that E*(rho_i) form a basis for R^d "
-    "then E*(u) = E*(v)",
-    why="eq. (2) normalises over contexts, so a constant a(u) may be added to all "
-    "similarities of a symbol at no cost: d contexts of a basis leave one direction free",
+    "at a minimum of Lemma A.1's loss they do; under eq. (2) d + 1 affinely independent ones do.",
+    "distance < 1e-4 and excess < 1e-8 and distance_d_plus_1 < 1e-4 and excess_d_plus_1 < 1e-8",
+    quote="an optimal model, made of E* and E*, for L_NCE needs to encode semantically equivalent "
+    "symbols with exactly the same vector. This is the subject of the following theorem",
+    why="L_NCE is eq. (2), whose denominator sums over contexts; Lemma A.1, on which all proofs "
+    "rest, and A.11 sum over symbols. For the loss of their proof the theorems are right as "
+    "printed. For eq. (2) they are not: a constant a(u) added to all similarities of a symbol "
+    "costs nothing, and d contexts of a basis do not see it",
+    kind="typo",
 )
 PROPOSITION = Remark(
     "E1.proposition",
@@ -175,8 +188,13 @@ def expected(S: Tensor, p: Tensor, n: int = 2) -> Tensor:
     return (p[:, None] * weight[None, :, None] * gap).sum()
 
 
+def over_symbols(S: Tensor, p: Tensor, n: int = 2) -> Tensor:
+    """Lemma A.1's risk: as `expected`, but normalised over the symbols of a batch."""
+    return expected(S.T, p.T, n)
+
+
 def information(p: Tensor) -> Tensor:
-    """log p(c|u) / p(c), (C, U): a minimiser of the population loss."""
+    """log p(c|u) / p(c) = log p(u|c) / p(u), (C, U): a minimiser of both losses."""
     return p.log() - p.sum(dim=0).log() - p.sum(dim=1, keepdim=True).log()
 
 
@@ -199,7 +217,16 @@ def minimised(
     h = start[: p.shape[1]].clone().requires_grad_()
     free = [h] if z is not None else [h, start[p.shape[1] :].clone().requires_grad_()]
     z = free[-1] if z is None else z
-    # no pairs are drawn: the expected loss itself, minimised to 1e-10 by a line search
+    solved(free, lambda: expected(z @ h.T, p), iterations)
+    with torch.no_grad():
+        least = expected(information(p), p)
+        excess = float(expected(z @ h.T, p) - least)
+        rank = int(torch.linalg.matrix_rank(z[1:] - z[0]))
+    return {"h": h.tolist(), "excess": excess, "affine_rank": rank}
+
+
+def solved(free: list[Tensor], loss: Callable[[], Tensor], iterations: int) -> None:
+    """Move tensors to the minimum of an expected loss: no pairs are drawn."""
     solver = torch.optim.LBFGS(
         free, max_iter=iterations, max_eval=2 * iterations, history_size=50,
         tolerance_grad=1e-10, tolerance_change=1e-18, line_search_fn="strong_wolfe",
@@ -207,16 +234,11 @@ def minimised(
 
     def closure() -> Tensor:
         solver.zero_grad()
-        loss = expected(z @ h.T, p)
-        loss.backward()
-        return loss
+        value = loss()
+        value.backward()
+        return value
 
     solver.step(closure)
-    with torch.no_grad():
-        least = expected(information(p), p)
-        excess = float(expected(z @ h.T, p) - least)
-        rank = int(torch.linalg.matrix_rank(z[1:] - z[0]))
-    return {"h": h.tolist(), "excess": excess, "affine_rank": rank}
 
 
 def law(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -311,7 +333,7 @@ def without_labels(settings: Settings, seed: int) -> dict[str, Any]:
         "affine_rank": best["affine_rank"],
         "fixed_equal": apart(fixed["h"], classes)[0],
         "fixed_excess": fixed["excess"],
-        "basis": basis(task, seed),
+        "basis": basis(task, classes, seed, settings.iterations),
         "split": aligned.split,
         "merged": aligned.merged,
         "kept": float(t[0, 3]),
@@ -320,44 +342,62 @@ def without_labels(settings: Settings, seed: int) -> dict[str, Any]:
     }
 
 
-def basis(task: cs.data.SymbolTask, seed: int) -> dict[str, float]:
-    """As many contexts as dimensions, a basis: rows at a minimum that differ by a(u)."""
+def basis(
+    task: cs.data.SymbolTask, classes: np.ndarray, seed: int, iterations: int
+) -> dict[str, Any]:
+    """As many contexts as dimensions, a basis: rows at a minimum of both losses, from one start.
+
+    All similarities are within reach, so that these contexts belong to a minimum of both.
+    """
     p = torch.from_numpy(task.pairs())
     d = len(p)
-    a = torch.randn(p.shape[1], generator=torch.Generator().manual_seed(seed)).double()
-    z = torch.eye(d, dtype=torch.float64)
-    h = (information(p) + a).T.clone().requires_grad_()
-    loss = expected(z @ h.T, p)
-    loss.backward()
-    return {
-        "distance": float((h[0] - h[3]).detach().norm()),
-        "excess": float((loss - expected(information(p), p)).detach()),
-        "gradient": float(h.grad.abs().max()),  # type: ignore[union-attr]
+    generator = torch.Generator().manual_seed(seed)
+    start, z = (
+        torch.randn(n, d, generator=generator, dtype=torch.float64) for n in (p.shape[1], d)
+    )
+    z = torch.linalg.qr(z)[0]
+    found: dict[str, Any] = {
         "rank": int(torch.linalg.matrix_rank(z)),
         "affine_rank": int(torch.linalg.matrix_rank(z[1:] - z[0])),
     }
+    for name, loss in (("contexts", expected), ("symbols", over_symbols)):
+        h = start.clone().requires_grad_()
+        solved([h], lambda h=h, loss=loss: loss(z @ h.T, p), iterations)
+        found[name] = {
+            "distance": apart(h.tolist(), classes)[0],
+            "excess": float((loss(z @ h.T, p) - loss(information(p), p)).detach()),
+        }
+    return found
 
 
 # ---- formulas ----
 
 
 def lemma(settings: Settings, seed: int) -> dict[str, Any]:
-    """The gradient of the loss at both forms, and by how much a form asks for other values."""
+    """Both forms of the last line at a minimum of the lemma's risk, in all batches of three."""
     task, _ = aligned_task(settings, seed)
     p = torch.from_numpy(task.pairs())
-    ratio = information(p)  # log p(u|c)/p(u) = log p(c|u)/p(c)
-    a = torch.randn(p.shape[1], generator=torch.Generator().manual_seed(seed)).double()
-    forms = {"printed": ratio - ratio.logsumexp(dim=1, keepdim=True), "corrected": ratio + a}
-    result: dict[str, Any] = {}
-    for name, form in forms.items():
-        S = form.clone().requires_grad_()
-        (slope,) = torch.autograd.grad(expected(S, p), S)
-        result[name] = {"gradient": float(slope.abs().max())}
-    # what is asked of S(0, c) by the batch {0, 1} and by the batch {0, 2}
-    asked = [ratio[:, 0] - ratio[:, [0, other]].logsumexp(dim=1) for other in (1, 2)]
-    result["printed"]["spread"] = float((asked[0] - asked[1]).abs().max())
-    result["corrected"]["spread"] = 0.0  # no batch is in it
-    return result
+    ratio, of_u = information(p), p.sum(dim=0)  # log p(u|c)/p(u), p(u)
+    b = torch.randn(len(p), 1, generator=torch.Generator().manual_seed(seed)).double()
+    S = (ratio + b).requires_grad_()
+    (slope,) = torch.autograd.grad(over_symbols(S, p), S)  # zero: convex in S, so a minimum
+    S = S.detach()
+    batches = torch.cartesian_prod(*[torch.arange(len(of_u))] * 3)
+    total = ratio.exp()[:, batches].sum(dim=2, keepdim=True)  # sum_j p(s_j|c)/p(s_j)
+    given = (p / p.sum(dim=1, keepdim=True))[:, batches]  # p(s_i|c)
+    mended = S[:, batches].softmax(dim=2) * of_u[batches] * total
+    quotient = (S[:, :, None] - S[:, None]).exp()
+    asked = ratio[:, :1] - total[:, (batches[:, 0] == 0), 0].log()  # of S(0, c), by each batch
+    return {
+        "printed": {"spread": float((asked.amax(dim=1) - asked.amin(dim=1)).max())},
+        "corrected": {
+            "gradient": float(slope.abs().max()),
+            "error": float((mended - given).abs().max()),
+            "quotient": float(
+                (quotient / (ratio[:, :, None] - ratio[:, None]).exp() - 1).abs().max()
+            ),
+        },
+    }
 
 
 def update(seed: int) -> dict[str, float]:
@@ -434,16 +474,23 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
-    """Identities, theorems, errata."""
+    """Identities, theorems, typos and remarks."""
 
     def of(name: str, *keys: str) -> dict[str, list[float]]:
         return {key: [row[key] for row in result[name]] for key in keys}
 
     rows = result["aligned"]
     forms = {
-        side: {key: [row[side][key] for row in result["lemma"]] for key in ("gradient", "spread")}
-        for side in ("printed", "corrected")
+        side: {name: [row[side][name] for row in result["lemma"]] for name in names}
+        for side, names in (
+            ("printed", ("spread",)),
+            ("corrected", ("gradient", "error", "quotient")),
+        )
     }
+    basis_of = lambda loss: {
+        name: [row["basis"][loss][name] for row in rows] for name in ("distance", "excess")
+    }
+    ranks = {name: [row["basis"][name] for row in rows] for name in ("rank", "affine_rank")}
     return [
         LOSS.judge(error=result["enumeration"]),
         LEMMA.judge(**forms),
@@ -461,14 +508,13 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             excess=[row["fixed_excess"] for row in rows],
         ),
         BASIS.judge(
-            printed={
-                key: [row["basis"][key] for row in rows]
-                for key in ("distance", "excess", "gradient", "rank", "affine_rank")
-            },
-            corrected={
-                "distance": [row["equal"] for row in rows],
-                "excess": [row["excess"] for row in rows],
-                "affine_rank": [row["affine_rank"] for row in rows],
+            printed=basis_of("contexts") | ranks,
+            corrected=basis_of("symbols")
+            | ranks
+            | {
+                "distance_d_plus_1": [row["equal"] for row in rows],
+                "excess_d_plus_1": [row["excess"] for row in rows],
+                "affine_rank_d_plus_1": [row["affine_rank"] for row in rows],
             },
         ),
         PROPOSITION.judge(
@@ -523,7 +569,7 @@ def figure(result: dict[str, Any]) -> Any:
     lines.set_xlim(-1.5, 1.5)
     lines.set_ylim(-1.5, 1.5)
     lines.legend(fontsize=6, loc="lower left", framealpha=0.9)
-    style.label(lines, "$(h_u - h_v)_1$", "$(h_u - h_v)_2$", "Fig. 3: a basis is not enough")
+    style.label(lines, "$(h_u - h_v)_1$", "$(h_u - h_v)_2$", "Fig. 3 under eq. (2): a basis")
     for name, text in (("printed", "CModAdd"), ("corrected", "with noise 0.1")):
         loss.plot(result["ray"]["scales"], result["ray"][name]["excess"], "o-", label=text)
     loss.set_yscale("log")
