@@ -569,7 +569,7 @@ def figure(result: dict[str, Any]) -> Any:
     lines.set_xlim(-1.5, 1.5)
     lines.set_ylim(-1.5, 1.5)
     lines.legend(fontsize=6, loc="lower left", framealpha=0.9)
-    style.label(lines, "$(h_u - h_v)_1$", "$(h_u - h_v)_2$", "Fig. 3 under eq. (2): a basis")
+    style.label(lines, "$(h_u - h_v)_1$", "$(h_u - h_v)_2$", "Fig. 3; dashed: under eq. (2)")
     for name, text in (("printed", "CModAdd"), ("corrected", "with noise 0.1")):
         loss.plot(result["ray"]["scales"], result["ray"][name]["excess"], "o-", label=text)
     loss.set_yscale("log")
