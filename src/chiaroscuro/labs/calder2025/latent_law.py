@@ -8,7 +8,9 @@ wound around the circle, so that both end in the same latent law (in another ord
 must then agree to 1e-10; with a map that is not invariant they must not (a control that can fail).
 
 Erratum: Prop. 2.1 writes the numerator of eq. (1) without dividing by exp(sim(x, x)/tau) =
-exp(1/tau): an invariant map leaves exp((sim - 1)/tau), not exp(sim/tau).
+exp(1/tau): an invariant map leaves exp((sim - 1)/tau), not exp(sim/tau). What the proposition is
+for, that the loss sees the latent law alone, holds (V2.same); whether the minimisers differ is not
+asked here.
 
 Deviations: BYOL's predictor q is one fixed random linear map; eq. (1) is a mean over samples.
 """
@@ -53,9 +55,10 @@ EXPONENT = Erratum(
     "error < 1e-10",
     quote="Applying a change of variables, we obtain the following reformulation from eq. (1): "
     "min E_x log(1 + 2 E_y[1_{x != y} exp(sim_f(x,y)/tau)])",
-    why="for an invariant map the denominator of eq. (1) is exp(1/tau), a constant that "
-    "stands inside log(1 + ...), so it is no additive constant and changes the loss and "
-    "its minimisers",
+    why="for an invariant map the denominator of eq. (1) is exp(1/tau), a constant that stands "
+    "inside log(1 + ...): no additive constant, and the loss is another. A change of variables "
+    "cannot drop it; below eq. (5) the paper keeps the same constant, C = exp(-1/tau). That the "
+    "loss sees the latent law alone is true of both forms",
 )
 CLAIMS = (SAME, CONTROL, EXPONENT)
 

@@ -9,10 +9,12 @@ hence eq. (7) is right.
 
 Errata, typos and remarks of ours (each claim says which). Condition (8) of Thm 3.2 asks that int
 h(x,y) be the same at all x; as h is antisymmetric the mean over x is zero, so it would have to be
-zero, which even atoms do not give (and h(x,x) = 0 is not on the sphere). What stationarity on the
-sphere needs, and even atoms give, is that the integral be parallel to x, with a multiplier that may
-depend on x. "Evenly distributed" must mean an orbit of a symmetry group: Fibonacci's nearly even
-points are not stationary.
+zero, which two or more even atoms, Remark 3.1's example of the theorem, do not give (and h(x,x) = 0
+is not on the sphere); a single atom does. What stationarity on the sphere needs, and even atoms
+give, is that the integral be parallel to x, with a multiplier that may depend on x: what the remark
+says of them is true (V3.even), and does not follow from the theorem as printed. "Evenly
+distributed" must mean an orbit of a symmetry group: Fibonacci's nearly even points are not
+stationary.
 
 Numerics: the gradient of L as a function on samples is n dL/dz_i. Deviations: the paper's a and r
 of Prop. A.1 are both eta.
@@ -62,16 +64,18 @@ EVEN = Stated(
 )
 CONDITION = Erratum(
     "V3.condition",
-    "Thm 3.2, eq. (8)",
+    "Thm 3.2, eq. (8); Remark 3.1",
     "at even atoms int h(x,y) is the same for all x, with h = eta'(|x-y|^2/2) (x-y).",
     "spread < 1e-10",
     "at even atoms int h(x,y) is parallel to x, with a multiplier at each x.",
     "tangential < 1e-10",
     quote="satisfying int h(x_1,y) df#mu(y) = int h(x_2,y) df#mu(y) for all x_1, x_2 ~ f#mu and "
-    "for all anti-symmetric functions h",
+    "for all anti-symmetric functions h ... Examples of the embedded distribution f#mu in Theorem "
+    "3.2 include a discrete measure ... with points x_i evenly distributed on S^{d-1}",
     why="integrated over x_1 an anti-symmetric h gives 0, so eq. (8) forces every integral to "
-    "vanish; at even atoms the one the proof uses is a multiple of x, different at each "
-    "atom, and the examples of Remark 3.1 do not satisfy it",
+    "vanish; at even atoms the one of the proof, eq. (25), is a multiple of x, another at each "
+    "atom, so that the first example of Remark 3.1 does not satisfy eq. (8) (the second, a single "
+    "point, does). The remark's conclusion holds: even atoms are stationary (V3.even)",
 )
 FIBONACCI = Remark(
     "V3.fibonacci",
