@@ -21,6 +21,7 @@ the quick scale wandering digits stand in for CIFAR-10.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,26 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
 _TITLES = {"cifar10_12k": "CIFAR-10, 12,000", "cifar10": "CIFAR-10"}
 
 
+_TEN = (*style.COLOURS, style.GREY, "#7FCEB9", "#E5BCD3")
+"""A colour for each class: those of all figures, and two of them lighter."""
+
+
+def _named(axis: Any, points: np.ndarray, labels: np.ndarray, names: Sequence[str]) -> None:
+    """Write each class: its number amid its points, or its name where they lie closest."""
+    for label in np.unique(labels):
+        own = points[labels == label]
+        place = np.median(own, axis=0)
+        if names:  # such a class has no middle
+            apart = np.linalg.norm(own[:, None] - own[None, :], axis=2)
+            place = own[np.sort(apart, axis=1)[:, len(own) // 12].argmin()]
+        text = names[label] if names else str(label)
+        place[0] = max(place[0], points[:, 0].min() + 0.014 * len(text) * np.ptp(points[:, 0]))
+        axis.text(
+            *place, text, ha="center", va="center", weight="bold", fontsize=8 if names else None,
+            bbox={"boxstyle": "round,pad=0.1", "fc": "w", "lw": 0, "alpha": 0.75},
+        )  # fmt: skip
+
+
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
     """The three maps of Fig. 1, and the purity of each map on every seed."""
@@ -291,6 +312,7 @@ def figure(result: dict[str, Any]) -> Any:
     images = _TITLES.get(result["pictures"], result["pictures"])
     panels = [(f"(a) {result['source']}, pixels", result["handwriting"])]
     first = result["maps"][0] if result["maps"] else {}
+    classes = cs.data.cifar.CIFAR10_CLASSES if "cifar10" in result["pictures"] else ()
     panels.append((f"(b) {images}, pixels", first.get("pixels")))
     panels.append((f"(c) {images}, SimCLR", first.get("embedding")))
     for axis, (title, shown) in zip(axes[0], panels, strict=False):
@@ -301,15 +323,10 @@ def figure(result: dict[str, Any]) -> Any:
             points, labels = np.array(shown["points"]), np.array(shown["labels"])
             for label in np.unique(labels):
                 own = points[labels == label]
-                colour = style.COLOURS[label % len(style.COLOURS)]
-                marker = "o" if label < len(style.COLOURS) else "^"
                 size = 5 if len(points) < 600 else 2.2
-                axis.scatter(*own.T, s=size, color=colour, marker=marker, linewidths=0)
-                if shown is result["handwriting"]:  # its groups are far enough apart for a name
-                    axis.text(
-                        *np.median(own, axis=0), str(label), ha="center", va="center",
-                        weight="bold", bbox={"boxstyle": "circle,pad=0.1", "fc": "w", "lw": 0},
-                    )  # fmt: skip
+                axis.scatter(*own.T, s=size, color=_TEN[label % 10], linewidths=0)
+            if shown is not first.get("pixels"):  # there a class has no place
+                _named(axis, points, labels, classes if shown is first.get("embedding") else ())
             purity = f"purity {shown['purity']:.2f}"
             axis.text(0.98, 0.02, purity, transform=axis.transAxes, ha="right", color=style.GREY)
         style.label(axis, "t-SNE 1", "t-SNE 2", title)
