@@ -154,7 +154,7 @@ class Settings:
 
 QUICK = Settings(seeds=(0,), steps=20, steps_down=10, looks=2, d_large=16)
 LAPTOP = Settings()
-LONG = Settings(steps=64_000, lr=1e-4, steps_down=6400, looks=100, coupled=True)
+LONG = Settings(seeds=(5, 6, 7), steps=64_000, lr=1e-4, steps_down=6400, looks=100, coupled=True)
 PAPER = Settings(
     seeds=(0,), steps=64_000, lr=1e-4, steps_down=64_000, lr_down=1e-4, looks=200, coupled=True
 )
