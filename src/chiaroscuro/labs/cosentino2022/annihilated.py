@@ -8,6 +8,12 @@ Judged: after training rank(W) = min(d_proj, d_enc - k) for every k, the collaps
 derives by rank and nullity; it shows only where d_enc - k < d_proj. The annihilated share of the
 directions is 1. Weaker augmentations leave them in: what is annihilated grows with the strength.
 
+Erratum: Prop. 4.1 says that invariance holds *only* if v is in the kernel. The sentence before it
+names two cases, (i) W^T v colinear to W^T h and (ii) v in the kernel; the proposition keeps (ii),
+and case (i) is not excluded by its hypothesis, that h1 and h2 are not colinear. Typos: Ker(W)
+should read Ker(W^T), and W W^T h of eq. (9) is a projection only if W^T W = I; eq. (10), which is
+what is measured, projects by least squares.
+
 Deviations: in the paper h1 is the sample itself and h2 = h1 + v; here both are moved, as views are.
 Each step sees a batch and its mirror image along the directions, so that an annihilated direction
 stays annihilated to the last digit; the law of the data has this symmetry, a batch has not.
@@ -62,8 +68,10 @@ ONLY_IF = Erratum(
     "off_ray < 1e-10 and cosine > 0.9999999999",
     quote="Assuming h_i^(1) and h_i^(2) are not colinear for all i, then L_invariance is "
     "minimized if and only if v_i in Ker(W)",
-    why="the hypothesis excludes colinear h, not colinear W^T h; the last step of the proof, "
-    "(24), drops the case W^T h proportional to W^T v",
+    why="the sentence before the proposition names the other case itself: (i) W^T v_i is colinear "
+    "to W^T h_i^(1), and says that the similarity is maximal in both. The hypothesis excludes "
+    "colinear h, not colinear W^T h; the last step of the proof, from (23) to (24), drops case (i) "
+    "by it. A W of rank one that is positive on all h and v has cosine 1 and annihilates no v",
 )
 TRANSPOSED = Erratum(
     "G7.transposed",
@@ -81,12 +89,14 @@ PROJECTION = Erratum(
     "eq. (9): W W^T h is the projection of h onto the column space of W",
     "applied twice it gives the same as once, for any W.",
     "error < 1e-10",
-    "so it does for W with W^T W = I.",
+    "so it does for W with W^T W = I; eq. (10) has the projection for any W, by least squares.",
     "error < 1e-10",
     quote="Proj(h_i^(1)) = W W^T h_i^(1), i.e., the projection of h_i^(1) onto the column space "
     "of W",
     why="a projection applied twice is itself; nothing before it makes the columns of W "
-    "orthonormal (what is normalised is the projector's output)",
+    "orthonormal (what is normalised is the projector's output). Nothing follows from the word: "
+    "eq. (8) is right with W W^T h, and eq. (10), Fig. 7, minimises over t in W t",
+    kind="typo",
 )
 CLAIMS = (RANK, KERNEL, STRENGTH, ONLY_IF, TRANSPOSED, PROJECTION)
 
@@ -271,7 +281,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
-    """Rank, kernel and strength; three errata."""
+    """Rank, kernel and strength; an erratum and two typos."""
     spans = [row for rows in result["spans"] for row in rows]
     shares = [[row["annihilated"] for row in rows] for rows in result["strengths"]]
     falls = [max(a - b for a, b in itertools.pairwise(s)) for s in shares]
