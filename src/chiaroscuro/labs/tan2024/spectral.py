@@ -6,11 +6,12 @@ By enumeration of all subgraphs of out-degree one on small graphs: their rows ar
 multinomials, the cross-entropy H of eq. (3) is a sum over nodes, on the graph of views it is
 SimCLR's loss, and for the Gaussian kernel H = (1/tau) tr(Z^T L(P) Z) + log R(Z), P = D^-1 pi.
 
-Errata, typos and remarks of ours (each claim says which). Thm 3.1 has coefficient 1 where 1/tau
+Errata and remarks of ours (each claim says which). Thm 3.1 has coefficient 1 where 1/tau
 stands. It takes L(pi) with rows of pi that sum to 1; of a graph of zeros and ones (App. C) the
 operator is L(D^-1 A). Def. 2.6 calls L(W) positive semi-definite for every nonnegative W, and Thm
-4.2 takes it of asymmetric graphs; there the trace off the sphere needs (L(P) + L(P^T))/2, which is
-semi-definite.
+4.2 takes it of asymmetric graphs, with the caveat that L(pi_AB) "is not necessarily the Laplacian
+of a symmetric graph"; there the trace off the sphere needs (L(P) + L(P^T))/2, which is
+semi-definite. No proof uses definiteness.
 
 Letters: Z are the rows of z, K_Z is K. Deviations: log R keeps its constant, so that H is met
 itself and not only its minimiser.
@@ -92,12 +93,14 @@ DEFINITE = Erratum(
     "Def. 2.6: a positive semi-definite matrix",
     "x^T L(W) x >= 0 for every nonnegative W.",
     "smallest > -1e-10",
-    "x^T (L(P) + L(P^T))/2 x >= 0 for every nonnegative W.",
+    "x^T (L(P) + L(P^T))/2 x >= 0 for every nonnegative W, P = D^-1 W.",
     "smallest > -1e-10",
-    quote="The graph Laplacian operator is a function L that maps a n x n non-negative matrix "
-    "to a positive semi-definite matrix",
-    why="it is applied to directed subgraphs of out-degree one (eq. (4)) and to pi_AB, which "
-    "the paper calls not necessarily symmetric",
+    quote="The graph Laplacian operator is a function L that maps a n x n non-negative matrix to a "
+    "positive semi-definite matrix",
+    why="the definition asks for no symmetry. It is applied to directed subgraphs of out-degree "
+    "one (below eq. (5)) and to pi_AB, of which Sec. 4 says that L(pi_AB) 'is not necessarily the "
+    "Laplacian of a symmetric graph, although one can still compute the optimal embedding': the "
+    "caveat is about symmetry and leaves the definition as it is. No proof uses definiteness",
 )
 CLAIMS = (ROWS, SAMPLED, NODES, INFONCE, TRACE, DEGREES, ASYMMETRIC, DEFINITE)
 
