@@ -273,19 +273,50 @@ def planted_law(number, aside):
         ]  # fmt: skip
 
     result = {name: rows(number) for name in forgetting.NAMES} | {"unused": rows(aside)}
-    gone = [forgetting.coupled(4e-3, d, s, 0) for d in (1e-3, 1e-2) for s in (0.3, 1.0)] * 3
-    result |= {"n_seeds": 3, "coupled": gone, "coupled symbols": []}
+    places = itertools.product((0.0, 0.5, 1.0, 2.0, 3.0, 4.0), (3.0, 1.7, 1.0, 0.5, 0.3, 0.1))
+    result["images"] = [
+        {"decay": d, "start": s, "overlap": s, "appears": bool(aside(d, s))} for d, s in places
+    ]
+    gone = [forgetting.coupled(1e-3, d, 0.3, seed) for d in (1e-3, 1e-2) for seed in range(6)]
+    result |= {"n_seeds": 3, "coupled": gone, "coupled symbols": [
+        {"lr": lr, "wd": wd, "seed": seed, "appears": (lr, wd) == (1e-4, 1e-2), "way": 1.0}
+        for lr in (1e-4, 1e-3) for wd in (1e-3, 1e-2) for seed in range(3)
+    ]}  # fmt: skip
     return {claim.id: claim.verdict for claim in forgetting.claims(result)}
 
 
 def test_the_law_of_forgetting_can_fail():
     law = lambda d, s: d - np.log(s) > 1.7
     start, other = (lambda d, s: s < 0.5), (lambda d, s: d - np.log(s) > 8)
-    assert planted_law(law, law)["E2.forgetting"] == "holds"
-    assert planted_law(law, law)["E2.kept_aside"] == "holds"
+    found = planted_law(law, law)
+    assert found["E2.forgetting"] == "holds"
+    assert found["E2.kept_aside"] == "inconclusive"  # 16 cells cannot tell, even if all are right
+    assert found["E2.kept_images"] == "holds"
+    assert found["E2.coupled_first"] == "fails"
+    assert found["E2.coupled_law"] == found["E2.coupled_rates"] == "holds"
     assert planted_law(start, law)["E2.forgetting"] == "fails"  # the start alone tells it better
     assert planted_law(law, other)["E2.kept_aside"] == "fails"
-    assert planted_law(law, law)["E2.coupled_law"] == "holds"
+    assert planted_law(law, other)["E2.kept_images"] == "fails"
+
+
+def test_cells_are_counted():
+    row = {"decay": 0.0, "start": 1.0, "seed": 0}
+    rows = [
+        dict(row, decay=float(d), seed=seed, appears=d > 1 or (d == 1 and seed == 0))
+        for d in range(4) for seed in range(3)
+    ]  # fmt: skip
+    found = forgetting.by_cell(rows, 0.5)
+    assert (found["right"], found["n_cells"], found["larger_class"]) == (3, 4, 0.5)
+    assert found["agreeing"] == 0.75
+    assert found["low"] == pytest.approx(0.1941, abs=1e-4)  # of 3 in 4, by the beta law
+    assert not found["decided"]
+
+
+def test_the_projector_behind_images_forgets():
+    kept, gone = (forgetting.images(forgetting.QUICK, forget, 3.0, 0) for forget in (0.0, 20.0))
+    assert kept["overlap"] > 0.9 > 0.5 > gone["overlap"]
+    assert 0.9 < kept["kept"] < 1.1
+    assert not kept["appears"]
 
 
 def test_medians_judge_coupled_decay():
