@@ -96,7 +96,7 @@ SPLIT = Stated(
     "the readout after the projector improves by the split of the temperatures, beyond what their "
     "level does (unequal minus all at the geometric mean)",
     "Table 2 (control, ours)",
-    "not said; 91.4 to 92.5 if the split does it all",
+    "not said",
     "mean(beyond_level) > 0",
     effect="beyond_level = 0.011",
     enough=ENOUGH,
