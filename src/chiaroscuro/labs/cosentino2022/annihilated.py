@@ -5,8 +5,9 @@ and h2 differ by a random amount along k given directions, a linear projector W 
 learns by eq. (1).
 
 Judged: after training rank(W) = min(d_proj, d_enc - k) for every k, the collapse that Prop. 4.2
-derives by rank and nullity; it shows only where d_enc - k < d_proj. The annihilated share of the
-directions is 1. Weaker augmentations leave them in: what is annihilated grows with the strength.
+derives by rank and nullity; it shows only where d_enc - k < d_proj. Of a direction of the
+augmentation W passes less than 1 % of what it passes of any. Weaker augmentations leave them in:
+what is annihilated grows with the strength.
 
 Erratum: Prop. 4.1 says that invariance holds *only* if v is in the kernel. The sentence before it
 names two cases, (i) W^T v colinear to W^T h and (ii) v in the kernel; the proposition keeps (ii),
