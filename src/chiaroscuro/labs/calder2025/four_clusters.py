@@ -13,6 +13,15 @@ law. Gradient flow cannot: the uniform law is the minimiser of the loss among in
 clustered embeddings have a higher loss, and flow does not climb. Descent with large steps can, by
 overshoot: so recovery is measured against the rate, a phase diagram.
 
+Two runs of ten seeds are pooled, 10 to 19 and 20 to 29. The rule of V8.recovers was written before
+the first, which left it undecided (ARI at rate 3 of 0.68 with a standard error of 0.10); the second
+was made for V8.homogeneous, and by it alone V8.recovers would hold (0.74, 0.09). To choose either
+would be a second throw, so all twenty are judged together, by the rules as they were. Two claims
+changed with the pooling. V8.uniform is about means, and counts a seed once: without a network both
+cases are the same run. The long run of V8.fades has every seed instead of the first three.
+V8.overshoot judges the least climb, not the mean: one recovery without a climb would be one by
+flow, and refute it.
+
 Deviations: the paper gives neither loss, tau, widths, noise nor learning rates. Ours: two-view
 NT-Xent at tau 0.5; steps as in Fig. 5, 200 with a network and 1000 without. Random latents are
 imposed by an offset: f = net - net at the start + R, the same R for both views. The 3-D clusters
@@ -65,8 +74,8 @@ UNIFORM = Stated(
     "vanilla descent from random latents ends at the uniform limit, blind to the clusters",
     "Fig. 5, row 3",
     "uniformly dispersed",
-    "excess_loss < 1e-3 and ari_end < 0.15",
-    enough="steps >= 1000",
+    "mean(excess_loss) < 1e-3 and mean(ari_end) < 0.15",
+    enough="steps >= 1000 and n_seeds >= 5",
 )
 FORGETS = Remark(
     "V8.forgets",
@@ -103,7 +112,7 @@ FADES = Stated(
     "Abstract: even if it eventually converges to a trivial minimizer",
     "fades",
     "mean(fade) > 0.1",
-    enough="steps_long >= 5000",
+    enough="steps_long >= 5000 and n_seeds >= 3",
 )
 HOMOGENEOUS = Remark(
     "V8.homogeneous",
@@ -122,7 +131,7 @@ class Settings:
     """Data, networks and steps.
 
     Args:
-        seeds: data, weights and random latents each.
+        seeds: data, weights and random latents each; two runs pooled, see the header.
         per: points of a cluster.
         within, noise: deviations inside a cluster and of the views.
         width: of hidden layers.
@@ -135,7 +144,7 @@ class Settings:
         frames: of the animation.
     """
 
-    seeds: tuple[int, ...] = tuple(range(20, 30))
+    seeds: tuple[int, ...] = tuple(range(10, 30))
     per: int = 15
     within: float = 0.15
     noise: float = 0.3
@@ -352,7 +361,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         "rows": [
             keep(f"flows {s}", lambda s=s: one_seed(settings, s, s == seeds[0])) for s in seeds
         ],
-        "long": [keep(f"long {s}", lambda s=s: long_run(settings, s)) for s in seeds[:3]],
+        "long": [keep(f"long {s}", lambda s=s: long_run(settings, s)) for s in seeds],
         "parted": {
             kind: [keep(f"{kind} {s}", lambda s=s, k=kind: parted(settings, k, s)) for s in seeds]
             for kind in ("relu", "one")
@@ -385,10 +394,10 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     own = {case: gain(case, "network, own") for case in ("one", "deep", "deep3")}
     free = {case: gain(case, "vanilla, own") for case in own}
     difference = [mean([own[case][i] - free[case][i] for case in own]) for i in range(n_seeds)]
-    two = ("one", "deep")
-    excess = [row[c]["vanilla, random"]["loss"] - row[c]["even_loss"] for c in two for row in rows]
-    blind = [x for case in two for x in end(case, "vanilla, random")]
-    kept = [x for case in two for x in end(case, "vanilla, own")]
+    # without a network the case says nothing, but by the latents it starts from
+    excess = [row["one"]["vanilla, random"]["loss"] - row["one"]["even_loss"] for row in rows]
+    blind = end("one", "vanilla, random")
+    kept = [x for case in ("one", "deep") for x in end(case, "vanilla, own")]
     at = lambda rate: [row["ari"] for row in result["recovery"] if row["rate"] == rate]
     small = sorted({row["rate"] for row in result["recovery"] if row["rate"] <= 0.3})
     back = [row for row in result["recovery"] if row["ari"] > 0.9]
@@ -405,7 +414,9 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             silhouette_gain_2d=own["deep"], silhouette_gain_3d=own["deep3"], n_seeds=n_seeds
         ),
         TABLE.judge(difference=difference, n_seeds=n_seeds),
-        UNIFORM.judge(excess_loss=excess, ari_end=blind, steps=result["steps_free"]),
+        UNIFORM.judge(
+            excess_loss=excess, ari_end=blind, steps=result["steps_free"], n_seeds=n_seeds
+        ),
         FORGETS.judge(
             expected={"ari_end_mean": mean(kept), "ari_end": kept},
             ours={"ari_end_mean": mean(blind), "ari_end": blind, "n_seeds": n_seeds},
@@ -425,7 +436,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             },
             **many,
         ),
-        FADES.judge(fade=fade, steps_long=result["steps_long"]),
+        FADES.judge(fade=fade, steps_long=result["steps_long"], n_seeds=len(fade)),
         HOMOGENEOUS.judge(
             expected={"distance": result["parted"]["relu"]},
             ours={"distance": result["parted"]["one"], "n_seeds": len(result["parted"]["one"])},
@@ -521,7 +532,7 @@ def figure(result: dict[str, Any]) -> Any:
     phase.legend(loc="upper left")
     style.label(phase, "learning rate", "ARI of the clusters", "from a uniform invariant start")
     for row in result["long"]:
-        long.plot(row["steps"], row["silhouette"], color=style.COLOURS[0], alpha=0.7)
+        long.plot(row["steps"], row["silhouette"], color=style.COLOURS[0], alpha=0.4, lw=0.8)
     long.set_ylim(0, 1)
     style.label(long, "step", "silhouette", "one hidden layer, long run")
     return canvas
