@@ -59,3 +59,27 @@ def test_every_layer_is_read_after_its_activation():
     np.testing.assert_allclose(found["3"], f(x).detach().numpy(), rtol=1e-5, atol=1e-6)
     hidden = torch.nn.functional.leaky_relu(f.layers[0](x)).detach().numpy()
     np.testing.assert_allclose(found["1"], hidden, rtol=1e-6)
+
+
+def test_leaving_out_the_norm_is_a_control_of_both():
+    """What both bring counts only beyond what leaving out the norm does alone."""
+
+    def verdicts(both, norm_alone):
+        style = dict.fromkeys(layers.CASES, 0.1)
+        style |= {"sphere, no norm, tau": both, "sphere, no norm": norm_alone}
+        noise = (0.0, 0.01, -0.01, 0.005, -0.005, 0.0)
+        result = {"steps": 2000, "tau": 0.2, "fresh": [False] + [True] * 5}
+        for case, end in style.items():
+            result[case] = [
+                {"content": [1.0, 0.9, 0.8], "style": [1.0, 0.9, end + x]} for x in noise
+            ]
+        return {one.id: one for one in layers.claims(result)}
+
+    found = verdicts(0.7, 0.7)
+    assert found["C4.sphere_tau"].verdict == "fails"
+    assert found["C4.no_norm"].verdict == "remark"
+    assert len(found["C4.sphere_tau"].ours["gain_beyond_no_norm"]) == 5  # the fresh seeds
+    assert len(found["C4.box"].ours["lost_style"]) == 6
+    found = verdicts(0.7, 0.2)
+    assert found["C4.sphere_tau"].verdict == "holds"
+    assert found["C4.no_norm"].verdict == "fails"
