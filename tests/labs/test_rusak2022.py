@@ -83,3 +83,13 @@ def test_leaving_out_the_norm_is_a_control_of_both():
     found = verdicts(0.7, 0.2)
     assert found["C4.sphere_tau"].verdict == "holds"
     assert found["C4.no_norm"].verdict == "fails"
+
+
+def test_content_leads_at_the_start_by_the_variances():
+    """(2 sigma_z^2 - sigma_c^2) / (2 sigma_z^2 - sigma_s^2), divided by tau_c / tau_s."""
+    settings = linear.Settings()
+    expected = (1 / 6) / (1 / 6 - settings.std**2)
+    found = linear.leads(settings, 0)
+    assert found["one"] == pytest.approx(expected, rel=0.1)
+    assert found["split"] == pytest.approx(5 * found["one"], rel=1e-3)
+    assert found["reversed"] == pytest.approx(found["one"] / 5, rel=1e-3)
