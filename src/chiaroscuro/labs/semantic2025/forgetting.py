@@ -360,7 +360,7 @@ def images(settings: Settings, forget: float, start: float, seed: int) -> dict[s
     )
     n = len(cs.data.open_data(asked.data.source).part("train"))
     steps, lr = asked.epochs * (n // asked.batch), asked.optimiser.lr
-    d = cs.engine.build(asked.network, seed).encoders[0].d
+    d: Any = cs.engine.build(asked.network, seed).encoders[0].d
     bound = torch.rand(3 * d // 4, d, generator=torch.Generator().manual_seed(seed))
     first = start * (2 * bound - 1) / d**0.5  # as torch.nn.Linear starts
     layer = linear(first)
