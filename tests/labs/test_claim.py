@@ -7,7 +7,8 @@ import math
 import pytest
 
 from chiaroscuro.errors import InputError
-from chiaroscuro.labs import VERDICTS, Claim, Erratum, Stated, interval, judged, satisfied
+from chiaroscuro.labs import VERDICTS, Claim, Erratum, Remark, Stated, interval, judged, satisfied
+from chiaroscuro.labs.claim import spread
 
 SAME = Stated("V0.same", "they agree", "Sec. 1", "identity", "error < 1e-10")
 GAIN = Stated("V0.gain", "it gains", "Fig. 1", 0.5, "gain > 0.1 and n > 2", enough="n_seeds >= 3")
@@ -171,6 +172,55 @@ def test_the_paired_difference_is_judged_not_both_means():
     assert judged("mean(a) > mean(b)", {"a": first, "b": second[::-1]}) == "inconclusive"
 
 
+@pytest.mark.parametrize(
+    ("effect", "expected"), [(0.04, "inconclusive"), (0.5, "fails"), (-0.04, "inconclusive")]
+)
+def test_a_difference_of_means_is_held_against_the_effect_of_the_paper(effect, expected):
+    ours = {"a": [1.0, 2.0, 3.0], "b": [1.02, 1.97, 2.98]}  # 0.01 +- 0.066
+    assert judged(f"mean(a) > mean(b) (the paper's effect: a - b = {effect})", ours) == expected
+    claim = Stated("V0", "", "", 0, "mean(a) > mean(b)", effect=f"a - b = {effect}").judge(**ours)
+    assert claim.verdict == expected
+
+
+def test_a_difference_of_means_states_its_interval():
+    a, b = [1.0, 2.0, 3.0, 4.0], [0.9, 1.8, 2.9, 3.9]
+    ours = Stated("V0", "", "", 0, "mean(a) > mean(b)", enough="n >= 3").judge(a=a, b=b, n=4).ours
+    over = interval([x - y for x, y in zip(a, b, strict=True)])
+    kept = [ours[f"a_minus_b_{name}"] for name in ("mean", "se", "half")]
+    assert kept == [over.mean, over.error, over.half]
+    assert over.mean + over.half == pytest.approx(over.high)
+    assert ours["a_mean"] == 2.5
+    recorded = spread("mean(a) > mean(b) (to judge at all: n >= 3)", {"a": a, "b": b})
+    assert recorded["a_minus_b_half"] == over.half
+
+
+def test_an_effect_is_of_a_mean_of_the_rule():
+    for effect in ("b - a = 1", "a = 1", "c = 1"):
+        with pytest.raises(InputError, match="needs means of its rule"):
+            Stated("V0", "", "", 0, "mean(a) > mean(b)", effect=effect)
+    with pytest.raises(InputError, match="needs means of its rule"):
+        Stated("V0", "", "", 0, "gain > 0", effect="gain = 1", enough="n >= 3")
+
+
+def test_means_of_errata_and_remarks_may_decide_nothing():
+    rule = "mean(x) > 0.1"
+    low, wide, high = [0.0, 0.01, 0.0], [0.0, 0.1, 0.3], [0.3, 0.31, 0.3]
+    for expected, ours, verdict in (
+        (low, high, "remark"),
+        (wide, high, "inconclusive"),
+        (low, wide, "inconclusive"),
+        (high, wide, "fails"),
+        (wide, low, "fails"),
+    ):
+        remark = Remark("V0", "", "", rule, "", rule).judge({"x": expected}, {"x": ours})
+        assert remark.verdict == verdict
+        assert remark.ours["x_half"] == interval(ours).half
+        wrong = Erratum("V0", "", "", rule, "", rule).judge({"x": expected}, {"x": ours})
+        assert wrong.verdict == (
+            "holds" if expected is high else verdict.replace("remark", "erratum")
+        )
+
+
 def test_a_mean_states_its_standard_error():
     claim = Stated("V0.mean", "it gains", "Fig. 1", 1, "mean(gain) > 0").judge(gain=[1.0, 2.0, 3.0])
     assert claim.kind == "empirical"
@@ -181,6 +231,9 @@ def test_a_mean_states_its_standard_error():
 def test_kinds_of_claims():
     assert SAME.kind == "identity"
     assert GAIN.kind == "empirical"
+    for rule in ("ks < 1.95 and n == 2", "n == 2 and largest_z < 5", "z_mean < 5"):
+        assert Stated("V0", "", "", 0, rule).kind == "empirical"
+    assert Stated("V0", "", "", 0, "blocks < 3 and z_small > 1").kind == "identity"
     for kind in ("definition", "remark"):
         stated = dataclasses.replace(SAME, kind=kind)
         assert stated.judge(error=0.0).verdict == kind

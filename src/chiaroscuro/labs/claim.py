@@ -18,7 +18,7 @@ from chiaroscuro import InputError
 
 __all__ = [
     "KINDS", "VERDICTS", "Claim", "Erratum", "Interval", "Remark", "Stated", "interval", "judged",
-    "satisfied",
+    "satisfied", "spread",
 ]  # fmt: skip
 
 VERDICTS = (
@@ -29,7 +29,10 @@ paper does not make, and a statement that no experiment can refute. None counts 
 
 KINDS = ("identity", "empirical", "definition", "remark", "erratum", "typo")
 """What sort of statement a claim is. `identity`: mathematics, checked to a tolerance. `empirical`:
-a measurement decides."""
+a measurement or a statistic of a sample decides."""
+
+UNSAID = ("not covered", "not measured", "not said", "not stated", "not tried", "not tried there")
+"""What `paper` is where a claim is ours."""
 
 Numbers = Mapping[str, Any]
 
@@ -43,6 +46,8 @@ _OPERATORS = {
 _COMPARISON = re.compile(
     r"\s*(mean\()?([A-Za-z_]\w*)(?(1)\))\s*(<=|>=|==|<|>)\s*(?:mean\((\w+)\)|([^\s()]+))\s*"
 )
+_STATISTIC = re.compile(r"\b(ks|(largest_)?z(_\w+)?) <")
+"""Names kept for statistics of samples: Kolmogorov and Smirnov's, and a z-score."""
 _ENOUGH, _EFFECT = " (to judge at all: ", " (the paper's effect: "
 
 
@@ -54,6 +59,11 @@ class Interval:
     error: float
     low: float
     high: float
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
 
 
 def interval(values: Sequence[float]) -> Interval:
@@ -84,7 +94,8 @@ def satisfied(rule: str, ours: Numbers) -> bool:
 
     Left of each sign stands a name, right of it a number or another name. A name may mean a list:
     then every entry must obey. `mean(name)` is the mean of a list over seeds: its whole 95 %
-    interval must obey. NaN obeys nothing.
+    interval must obey. `mean(a) < mean(b)` is about the differences a - b, seed by seed: the whole
+    interval of their mean must obey. NaN obeys nothing.
 
     Example:
         >>> satisfied("error < 1e-10 and gain > 0", {"error": 1e-15, "gain": [0.2, 0.3]})
@@ -101,14 +112,17 @@ def judged(rule: str, ours: Numbers) -> str:
     """Return `holds`, `fails` or `inconclusive` from a rule as it stands in a record.
 
     A comparison of a mean is undecided where its interval holds the bound. If the paper's effect is
-    stated and lies beyond the interval, the paper is contradicted: `fails`. Otherwise the runs are
-    too few to tell: `inconclusive`. One comparison that fails makes the claim fail.
+    stated (`gain = 4.1`, or `a - b = 4.1` for two means) and lies beyond the interval, the paper is
+    contradicted: `fails`. Otherwise it is `inconclusive`, however narrow the interval. One
+    comparison that fails makes the claim fail.
 
     Example:
         >>> judged("mean(gain) > 0", {"gain": [0.3, -0.2, 0.1]})
         'inconclusive'
         >>> judged("mean(gain) > 0 (the paper's effect: gain = 4.1)", {"gain": [0.3, -0.2, 0.1]})
         'fails'
+        >>> judged("mean(a) > mean(b)", {"a": [1, 2, 3], "b": [0.9, 1.8, 2.85]})
+        'holds'
         >>> judged("gain > 0 (to judge at all: n >= 3)", {"gain": 1.0, "n": 2})
         'inconclusive'
     """
@@ -122,7 +136,7 @@ def judged(rule: str, ours: Numbers) -> str:
 
 
 def _effects(text: str) -> dict[str, float]:
-    """`gain = 0.041 and cost = 1` as numbers by name."""
+    """`gain = 0.041 and a - b = 1` as numbers by name."""
     pairs = (part.split(" = ") for part in text.split(" and ")) if text else ()
     return {name: float(value) for name, value in pairs}
 
@@ -135,14 +149,8 @@ def _part(part: str, rule: str, ours: Numbers, effects: Mapping[str, float]) -> 
             f"received `{part}` in `{rule}`."
         )
     averaged, name, sign, other, bound = comparison.groups()
-    left, right = _numbers(name, rule, ours), _numbers(other or bound, rule, ours)
-    if len(right) == 1:
-        right = right * len(left)
-    if len(left) != len(right) or not left:
-        raise InputError(
-            f"the rule `{rule}` needs as many numbers on both sides, at least one; received "
-            f"{len(left)} and {len(right)} in `{part}`."
-        )
+    effect = effects.get(f"{name} - {other}" if other else name)
+    left, right = _sides(name, other or bound, rule, ours)
     obeys = _OPERATORS[sign]
     if not averaged:
         return "holds" if all(obeys(a, b) for a, b in zip(left, right, strict=True)) else "fails"
@@ -151,10 +159,22 @@ def _part(part: str, rule: str, ours: Numbers, effects: Mapping[str, float]) -> 
         return "holds"
     if over.error == 0.0 or not over.low <= 0.0 <= over.high:  # NaN too
         return "fails"
-    known = name in effects and len(set(right)) == 1
-    if known and not over.low <= effects[name] - right[0] <= over.high:
-        return "fails"
-    return "inconclusive"
+    if effect is None:
+        return "inconclusive"
+    beyond = effect if other else effect - math.fsum(right) / len(right)
+    return "inconclusive" if over.low <= beyond <= over.high else "fails"
+
+
+def _sides(name: str, other: str, rule: str, ours: Numbers) -> tuple[list[float], list[float]]:
+    left, right = _numbers(name, rule, ours), _numbers(other, rule, ours)
+    if len(right) == 1:
+        right = right * len(left)
+    if len(left) != len(right) or not left:
+        raise InputError(
+            f"the rule `{rule}` needs as many numbers on both sides, at least one; received "
+            f"{len(left)} and {len(right)} of `{name}` and `{other}`."
+        )
+    return left, right
 
 
 def _numbers(word: str, rule: str, ours: Numbers) -> list[float]:
@@ -238,9 +258,11 @@ class Stated:
         rule: what `ours` must obey; see `judged`.
         enough: what `ours` must obey to judge at all (`n_seeds >= 3`). An identity has none and
             can never be inconclusive.
-        effect: the paper's effect for the means of the rule, `gain = 0.041`, if it states one.
+        effect: the paper's effect for the means of the rule, `gain = 0.041` or, for
+            `mean(a) > mean(b)`, `a - b = 0.041`, if it states one.
         kind: "identity", "empirical", "definition" or "remark"; unless given, empirical if there
-            is `enough` or a mean in the rule, else an identity.
+            is `enough`, a mean or a statistic of a sample (`ks`, `z_mean`) in the rule, else an
+            identity.
 
     Example:
         >>> stated = Stated("V0", "one and one is two", "Sec. 1", 2, "error < 1e-10")
@@ -263,7 +285,7 @@ class Stated:
 
     def __post_init__(self) -> None:
         if not self.kind:
-            open_ended = self.enough or "mean(" in self.rule
+            open_ended = self.enough or "mean(" in self.rule or _STATISTIC.search(self.rule)
             object.__setattr__(self, "kind", "empirical" if open_ended else "identity")
         if self.kind not in ("identity", "empirical", "definition", "remark"):
             raise InputError(f"`Stated({self.id!r})` is of no known kind: {self.kind!r}.")
@@ -271,6 +293,14 @@ class Stated:
             raise InputError(
                 f"the identity `{self.id}` needs a rule without `enough` and `mean`; received "
                 f"`{self.text}`: it can never be inconclusive."
+            )
+        unknown = set(_effects(self.effect)) - {
+            f"{name} - {other}" if other else name for name, other in _averaged(self.rule)
+        }
+        if unknown:
+            raise InputError(
+                f"the effect of `{self.id}` needs means of its rule, `gain = 1` or `a - b = 1`; "
+                f"received `{', '.join(unknown)}` with `{self.rule}`."
             )
 
     @property
@@ -281,12 +311,13 @@ class Stated:
     def judge(self, **ours: Any) -> Claim:
         """Return the claim with its verdict, from numbers by name.
 
-        The mean and standard error of every `mean(name)` of the rule are added to them.
+        Added to them are, of every mean and every difference of means in the rule, `name_mean`,
+        its standard error `name_se` and half its 95 % interval `name_half`.
         """
         verdict = judged(self.text, ours)
         if verdict == "holds" and self.kind in ("definition", "remark"):
             verdict = self.kind
-        return self._claim({**ours, **_spread(self.rule, ours)}, verdict)
+        return self._claim({**ours, **spread(self.rule, ours)}, verdict)
 
     def not_run(self, why: str) -> Claim:
         """Return the claim where data or hardware is missing, and which."""
@@ -303,8 +334,8 @@ class Erratum:
     """A statement we hold to be wrong as printed, before it is judged.
 
     It is an `erratum` (or a `typo`) if the printed form fails *and* the corrected one holds, both
-    measured. If the printed form holds after all the paper is right: `holds`. If neither holds:
-    `fails`.
+    measured. If the printed form holds after all the paper is right: `holds`. If the corrected one
+    fails too: `fails`. If the interval of a mean leaves either open: `inconclusive`.
 
     Args:
         id, where: see `Claim`.
@@ -339,9 +370,9 @@ class Erratum:
 
     def judge(self, printed: Numbers, corrected: Numbers) -> Claim:
         """Return the claim with its verdict, from the numbers of both forms."""
-        right = satisfied(self.printed_rule, printed)
-        mended = satisfied(self.corrected_rule, corrected)
-        verdict = "holds" if right else self.kind if mended else "fails"
+        right = judged(self.printed_rule, printed)
+        mended = judged(self.corrected_rule, corrected)
+        verdict = "holds" if right == "holds" else _of_two(self.kind, right, mended)
         if self.enough and not satisfied(self.enough, corrected):
             verdict = "inconclusive"
         said = {"quote": self.quote, "why": self.why}
@@ -351,7 +382,7 @@ class Erratum:
             statement=f"Printed: {self.printed} Corrected: {self.corrected}",
             where=self.where,
             paper=self.printed,
-            ours=dict(corrected),
+            ours={**corrected, **spread(self.corrected_rule, corrected)},
             rule=_with(
                 f"printed fails {self.printed_rule}; corrected obeys {self.corrected_rule}",
                 self.enough,
@@ -368,7 +399,8 @@ class Remark:
     """A remark of ours that the paper does not make, before it is judged.
 
     It names a form that one might expect, or implement, and the one that holds. It is a `remark` if
-    the first fails and the second holds, both measured; otherwise it `fails`.
+    the first fails and the second holds, both measured; it is `inconclusive` if the interval of a
+    mean leaves either open, and otherwise `fails`.
 
     Args:
         id, where: see `Claim`.
@@ -393,8 +425,8 @@ class Remark:
 
     def judge(self, expected: Numbers, ours: Numbers) -> Claim:
         """Return the claim with its verdict, from the numbers of both forms."""
-        wrong = not satisfied(self.expected_rule, expected)
-        verdict = "remark" if wrong and satisfied(self.rule, ours) else "fails"
+        wrong = judged(self.expected_rule, expected)
+        verdict = _of_two(self.kind, wrong, judged(self.rule, ours))
         if self.enough and not satisfied(self.enough, ours):
             verdict = "inconclusive"
         return Claim(
@@ -402,10 +434,10 @@ class Remark:
             statement=f"One might expect: {self.expected} Measured: {self.says}",
             where=self.where,
             paper="not said",
-            ours=dict(ours),
+            ours={**ours, **spread(self.rule, ours)},
             rule=_with(f"{self.rule}; expected fails {self.expected_rule}", self.enough),
             verdict=verdict,
-            expected=_form(self.expected, expected, self.expected_rule, not wrong),
+            expected=_form(self.expected, expected, self.expected_rule, wrong),
             kind=self.kind,
         )
 
@@ -415,17 +447,46 @@ def _with(rule: str, enough: str, effect: str = "") -> str:
     return f"{rule}{_ENOUGH}{enough})" if enough else rule
 
 
-def _spread(rule: str, ours: Numbers) -> dict[str, float]:
-    """The mean and standard error of the lists whose mean a rule takes."""
-    spread: dict[str, float] = {}
-    for name in re.findall(r"mean\((\w+)\)", rule):
-        over = interval(_numbers(name, rule, ours))
-        spread |= {f"{name}_mean": over.mean, f"{name}_se": over.error}
-    return spread
+def _averaged(rule: str) -> list[tuple[str, str]]:
+    """Every mean of a rule, and the mean it is compared with or an empty string."""
+    comparisons = rule.partition(" (")[0].split(" and ")  # what follows says when they count
+    found = (_COMPARISON.fullmatch(part) for part in comparisons)
+    return [(one[2], one[4] or "") for one in found if one and one[1]]
 
 
-def _form(says: str, ours: Numbers, rule: str, holds: bool) -> dict[str, Any]:
-    return {"says": says, "ours": dict(ours), "rule": rule, "holds": holds}
+def spread(rule: str, ours: Numbers) -> dict[str, float]:
+    """Return mean, standard error and half the 95 % interval of every mean of a rule.
+
+    Of `mean(a) < mean(b)` also those of the differences by seed, `a_minus_b`.
+
+    Example:
+        >>> spread("mean(gain) > 0", {"gain": [1.0, 3.0]})
+        {'gain_mean': 2.0, 'gain_se': 1.0, 'gain_half': 12.706...}
+    """
+    lists: dict[str, Sequence[float]] = {}
+    for name, other in _averaged(rule):
+        lists[name] = _numbers(name, rule, ours)
+        if other:
+            left, right = _sides(name, other, rule, ours)
+            lists[other] = _numbers(other, rule, ours)
+            lists[f"{name}_minus_{other}"] = [a - b for a, b in zip(left, right, strict=True)]
+    numbers: dict[str, float] = {}
+    for name, values in lists.items():
+        over = interval(values)
+        numbers |= {f"{name}_mean": over.mean, f"{name}_se": over.error, f"{name}_half": over.half}
+    return numbers
+
+
+def _of_two(kind: str, first: str, second: str) -> str:
+    """The verdict on a form that should fail and one that should hold."""
+    if first == "holds" or second == "fails":
+        return "fails"
+    return kind if (first, second) == ("fails", "holds") else "inconclusive"
+
+
+def _form(says: str, ours: Numbers, rule: str, verdict: str) -> dict[str, Any]:
+    numbers = {**ours, **spread(rule, ours)}
+    return {"says": says, "ours": numbers, "rule": rule, "holds": verdict == "holds"}
 
 
 def _plain(value: Any) -> Any:

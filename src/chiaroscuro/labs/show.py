@@ -75,13 +75,31 @@ def brief(claim: Claim) -> str:
 def numbers(ours: dict) -> str:
     """Return names and numbers in one line; of a list of numbers its range.
 
+    Of a mean the half-width of its 95 % interval and its standard error stand behind it.
+
     Example:
+        >>> numbers({"gain": [0.2, 0.4], "gain_mean": 0.3, "gain_se": 0.1, "gain_half": 1.27062})
+        'gain 0.2 .. 0.4, gain_mean 0.3 +- 1.27 (se 0.1)'
         >>> numbers({"error": 1.234567e-16, "gain": [0.5, 0.25, 1.0]})
         'error 1.2e-16, gain 0.25 .. 1'
         >>> numbers({"behind": ["SimCLR", "simple sum"]})
         'behind SimCLR, simple sum'
     """
-    return ", ".join(f"{name} {_short(value)}" for name, value in ours.items())
+    means = [name[:-5] for name in ours if name.endswith("_half")]
+    behind = {f"{name}_{end}" for name in means for end in ("se", "half")}
+    return ", ".join(
+        f"{name} {_short(value)}{_error(name, ours)}"
+        for name, value in ours.items()
+        if name not in behind
+    )
+
+
+def _error(name: str, ours: dict) -> str:
+    stem = name.removesuffix("_mean")
+    if f"{stem}_half" not in ours or stem == name:
+        return ""
+    half, error = ours[f"{stem}_half"], ours[f"{stem}_se"]
+    return f" +- {float(half):.3g} (se {float(error):.2g})"
 
 
 _NUMBERS = ("nan", "inf", "-inf")
