@@ -38,7 +38,7 @@ help:
 	@echo "make test    every test but those of optional packages, in two workers"
 	@echo "make test-extras   the tests of optional packages, in an environment that has them all"
 	@echo "make check   lint, format, types"
-	@echo "make pages   docs/claims.md and docs/gallery.md, of the results in docs/results"
+	@echo "make pages   claims.md, gallery.md and verdicts.md in docs, of the results in docs/results"
 	@echo "make docs    the documentation, as static files, into site"
 	@echo "make pins    the sha256 of every pinned file, from PyPI"
 	@echo "make clean   remove what the others made"

@@ -511,6 +511,7 @@ def _file(path: Path) -> str:
         "README.md": "../index.md",
         "docs/claims.md": "../claims.md",
         "docs/gallery.md": "../gallery.md",
+        "docs/verdicts.md": "../verdicts.md",
         "docs/report.md": "../report.md",
         "references.bib": "bibliography.md",
     }

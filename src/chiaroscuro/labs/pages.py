@@ -1,11 +1,12 @@
-"""Write the pages `claims.md` and `gallery.md` from the results kept beside them.
+"""Write the pages `claims.md`, `gallery.md` and `verdicts.md` from the results kept beside them.
 
-    python -m chiaroscuro.labs.pages docs                 both pages
-    python -m chiaroscuro.labs.pages docs judge           judge the kept numbers by today's rules
-    python -m chiaroscuro.labs.pages docs draw [LAB ...]  redraw figures from the kept curves
+    python -m chiaroscuro.labs.pages docs                  the pages
+    python -m chiaroscuro.labs.pages docs judge [LAB ...]  judge the kept numbers by today's rules
+    python -m chiaroscuro.labs.pages docs draw [LAB ...]   redraw figures from the kept curves
 
 reads `docs/results/<scale>/<paper>/<lab>.json`, as `chiaro reproduce --out docs/results` leaves
-them. A test compares the pages with the results.
+them. `docs/results/first.json` holds the first verdict of each claim, `docs/results/reasons.toml`
+why it changed. A test compares the pages with the results.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ import dataclasses
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from chiaroscuro import InputError
 from chiaroscuro.labs import style
-from chiaroscuro.labs.claim import Claim, Erratum, Remark, Stated
+from chiaroscuro.labs.claim import UNSAID, Claim, Erratum, Remark, Stated, judged, spread
 from chiaroscuro.labs.lab import SCALES, Lab, all_labs, chosen
 from chiaroscuro.labs.reproduce import draw, written
 from chiaroscuro.labs.show import brief, numbers, tally
 
 __all__ = [
-    "claims_page", "counts", "gallery_page", "judge_again", "main", "redraw", "results", "title"
+    "claims_page", "counts", "gallery_page", "group", "judge_again", "main", "moved", "redraw",
+    "results", "title", "verdicts_page",
 ]  # fmt: skip
 
 SCALE = "laptop"
@@ -38,6 +41,30 @@ EARLIER = (
     "These numbers are of an earlier preset of the lab. Claims whose rule has changed since keep "
     "the rule and the verdict of that run until it is made again."
 )
+EXPLAINED = """\
+An *identity* is mathematics, verified to 1e-10. *Other checks* are mathematics too, by an order
+of convergence, an ordering or a tolerance that the rule states. An *empirical* claim is decided
+by a measurement; it is *ours* where the paper does not say it. An *erratum* is a mathematical
+statement that fails as printed while the corrected one holds, both measured; they are listed
+[below](#errata) with the sentence and why it cannot be read otherwise. A *typo* is a slip of
+the pen, listed [below](#typos) too. A *remark* is our own; the paper does not contradict it. A
+*definition* cannot be refuted by an experiment. None of the last four counts as a hold.
+
+`mean(gain) > 0` is judged by the 95 % interval of a mean over seeds (Student's t), and `mean(a)
+> mean(b)` by that of the differences a - b, paired by seed. Both are printed as `gain_mean 0.3
++- 0.2 (se 0.06)`: the mean, half the width of its interval, its standard error. If the whole
+interval obeys, the comparison holds; if none of it does, it fails. If the bound lies inside the
+interval, it matters whether the rule states the effect that the paper reports. With an effect,
+the claim is *inconclusive* if the interval holds the effect too (too few runs to tell), and it
+fails if not. Without one it is *inconclusive* whatever the width of the interval: a wide one
+means too few runs, a narrow one hardly any difference, and only the printed width tells which.
+Of the {means} claims about means {stated} state an effect; most of the others have none in the
+paper, as a number. A comparison without `mean` must hold for every number.
+
+A rule was written down before the run, and the JSON of each run holds it with the numbers and
+the curves of the figure; where a pilot at another scale or seed changed a rule, the header of
+the lab says so. Verdicts that are not the first ones are listed among the [changed
+verdicts](verdicts.md), each with the reason. Seconds are of one thread on a busy machine."""
 HERE = Path(__file__).parent
 _MARK = {
     "holds": "holds",
@@ -87,45 +114,76 @@ def results(folder: Path, scale: str = SCALE) -> dict[Lab, dict[str, Any] | None
     return kept
 
 
-def counts(rows: Iterable[dict[str, Any]]) -> str:
-    """Return how many claims of each kind there are, and their verdicts.
+def group(row: dict[str, Any]) -> str:
+    """Return what a claim is counted as: its kind, but identities by tolerance, the rest by author.
+
+    An identity is `exact` if its rule bounds an error, and by at most 1e-10; otherwise it is a
+    `check`. An empirical claim is `ours` if its place says so or the paper does not say it.
 
     Example:
-        >>> row = {"kind": "empirical", "verdict": "holds"}
-        >>> counts([row, row, {"kind": "identity", "verdict": "holds"}])
-        '1 identity, all verified; 2 empirical claims: 2 hold'
+        >>> group({"kind": "identity", "rule": "error < 1e-10 and control > 0.1"})
+        'exact'
+        >>> group({"kind": "identity", "rule": "slope > 0.9 and slope < 1.1"})
+        'check'
     """
-    by = {kind: [row["verdict"] for row in rows if row["kind"] == kind] for kind in _KINDS}
+    if row["kind"] == "identity":
+        bounds = [float(bound) for bound in re.findall(r"<=? (\d\S*)", row["rule"])]
+        return "exact" if bounds and 0 < max(bounds) <= 1e-10 else "check"
+    if row["kind"] == "empirical":
+        own = row["paper"] in UNSAID or re.search(r"\bours\b|\bbeyond\b", row["where"])
+        return "ours" if own else "empirical"
+    return row["kind"]
+
+
+_GROUPS = {
+    "exact": ("identity to 1e-10", "identities to 1e-10"),
+    "check": ("other check of mathematics", "other checks of mathematics"),
+    "empirical": ("empirical claim of the papers", "empirical claims of the papers"),
+    "ours": ("empirical claim of ours", "empirical claims of ours"),
+    "erratum": ("erratum", "errata"),
+    "typo": ("typo", "typos"),
+    "remark": ("remark of ours", "remarks of ours"),
+    "definition": ("definition", "definitions"),
+}
+
+
+def counts(rows: Iterable[dict[str, Any]]) -> str:
+    """Return how many claims of each group there are, and their verdicts.
+
+    Example:
+        >>> row = {"kind": "empirical", "verdict": "holds", "where": "Fig. 1", "paper": "falls"}
+        >>> counts([row, row, {"kind": "identity", "verdict": "holds", "rule": "error < 1e-10"}])
+        '1 identity to 1e-10, verified; 2 empirical claims of the papers: 2 hold'
+    """
+    by: dict[str, list[str]] = {name: [] for name in _GROUPS}
+    for row in rows:
+        by[group(row)].append(row["verdict"])
     said = []
-    if own := by["identity"]:
-        wrong = sum(verdict != "holds" for verdict in own)
-        word = "identity" if len(own) == 1 else "identities"
-        said.append(f"{len(own)} {word}, {f'{wrong} not' if wrong else 'all'} verified")
-    if own := by["empirical"]:
-        plural = {"holds": "hold", "fails": "fail"}
-        each = ", ".join(
-            f"{(n := own.count(verdict))} "
-            + (plural.get(verdict, verdict) if n > 1 else verdict).replace("_", " ")
-            for verdict in ("holds", "fails", "inconclusive", "not_run")
-            if verdict in own
-        )
-        said.append(f"{len(own)} empirical claim{'s' * (len(own) > 1)}: {each}")
-    for kind, one, many in (
-        ("erratum", "erratum", "errata"),
-        ("typo", "typo", "typos"),
-        ("remark", "remark of ours", "remarks of ours"),
-        ("definition", "definition", "definitions"),
-    ):
-        own = by[kind]
-        if shown := own.count(kind):
-            said.append(f"{shown} {one if shown == 1 else many}")
-        others = tally([verdict for verdict in own if verdict != kind])
-        if others:
-            said.append(f"of supposed {many} not confirmed: {others}")
+    for name, words in _GROUPS.items():
+        own = by[name]
+        if own and name in ("exact", "check"):
+            wrong = sum(verdict != "holds" for verdict in own)
+            verified = f"{wrong} not" if wrong else "all" * (len(own) > 1)
+            said.append(f"{_many(len(own), words)}, {f'{verified} verified'.strip()}")
+        elif own and name in ("empirical", "ours"):
+            plural = {"holds": "hold", "fails": "fail"}
+            each = ", ".join(
+                f"{(n := own.count(verdict))} "
+                + (plural.get(verdict, verdict) if n > 1 else verdict).replace("_", " ")
+                for verdict in ("holds", "fails", "inconclusive", "not_run")
+                if verdict in own
+            )
+            said.append(f"{_many(len(own), words)}: {each}")
+        elif own:
+            if shown := own.count(name):
+                said.append(_many(shown, words))
+            if others := tally([verdict for verdict in own if verdict != name]):
+                said.append(f"of supposed {words[1]} not confirmed: {others}")
     return "; ".join(said)
 
 
-_KINDS = ("identity", "empirical", "erratum", "typo", "remark", "definition")
+def _many(n: int, words: tuple[str, str]) -> str:
+    return f"{n} {words[n != 1]}"
 
 
 def claims_page(folder: Path) -> str:
@@ -133,6 +191,8 @@ def claims_page(folder: Path) -> str:
     kept = results(folder)
     beside = {scale: results(folder, scale) for scale in BESIDE}
     rows = [claim for record in kept.values() if record for claim in record["claims"]]
+    means = [row for row in rows if row["kind"] == "empirical" and "mean(" in row["rule"]]
+    stated = sum("(the paper's effect: " in row["rule"] for row in means)
     lines = [
         "# Claims",
         "",
@@ -140,20 +200,7 @@ def claims_page(folder: Path) -> str:
         "",
         f"**At the scale `{SCALE}`: {counts(rows) or 'nothing yet'}.**",
         "",
-        "An *identity* is mathematics, verified to 1e-10 unless its rule says otherwise. An",
-        "*empirical* claim is decided by a measurement: `mean(gain) > 0` asks that the whole 95 %",
-        "interval of the mean over seeds (Student's t) obeys. Where the interval holds both the",
-        "bound and the paper's effect, the runs are too few to tell and the claim is",
-        "*inconclusive*; where it holds the bound but not the paper's effect, the claim fails.",
-        "A comparison without `mean` must hold for every number. An *erratum* is a mathematical",
-        "statement that fails as printed while the corrected one holds, both measured; they are",
-        "listed [below](#errata) with the sentence and why it cannot be read otherwise. A *typo*",
-        "is a slip of the pen. A *remark* is our own; the paper does not contradict it. A",
-        "*definition* cannot be refuted by an experiment. None of these counts as a hold.",
-        "",
-        "A rule was written down before the run, and the JSON of each run holds it with the",
-        "numbers and the curves of the figure; where a pilot at another scale or seed changed a",
-        "rule, the header of the lab says so. Seconds are of one thread on a busy machine.",
+        EXPLAINED.format(means=len(means), stated=stated),
     ]
     for paper in dict.fromkeys(lab.paper for lab in kept):
         own = [record for lab, record in kept.items() if lab.paper == paper and record]
@@ -164,20 +211,23 @@ def claims_page(folder: Path) -> str:
                 lines += ["", f"### {', '.join(lab.topics)}: {lab.title}", "", *_lab(lab, record)]
                 for scale, others in beside.items():
                     lines += _other(lab, others[lab], scale)
-    return "\n".join([*lines, "", *_errata(rows)]) + "\n"
+    for verdict, heading in (("erratum", "Errata"), ("typo", "Typos")):
+        lines += ["", f"## {heading}", "", *_misprints(rows, verdict)]
+    return "\n".join(lines) + "\n"
 
 
-def _errata(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Every erratum: the sentence, why it cannot be read otherwise, the counterexample."""
-    lines = ["## Errata", "", "| claim | the paper says | why no other reading | counterexample |"]
-    lines += ["|---|---|---|---|"]
+def _misprints(rows: Sequence[dict[str, Any]], verdict: str) -> list[str]:
+    """Every erratum or typo: the sentence, why it cannot be read otherwise, the counterexample."""
+    lines = [
+        "| claim | the paper says | why no other reading | counterexample |",
+        "|---|---|---|---|",
+    ]
     for row in rows:
-        if row["verdict"] == "erratum":
+        if row["verdict"] == verdict:
             wrong = row["printed"]
             said = f"{row['where']}: “{wrong['quote']}”" if "quote" in wrong else row["where"]
             shown = f"{wrong['says']} Measured: {numbers(wrong['ours'])}."
-            cells = (row["id"], said, wrong.get("why", ""), shown)
-            lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+            lines.append(_row(row["id"], said, wrong.get("why", ""), shown))
     return lines
 
 
@@ -213,7 +263,7 @@ def _lab(lab: Lab, record: dict[str, Any] | None) -> list[str]:
             brief(claim),
             claim.rule,
         )
-        table.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+        table.append(_row(*cells))
     early = [] if current(lab, record, SCALE) else [EARLIER]
     said = [*early, *discussed(lab), f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
     return [*table, *(line for paragraph in said for line in ("", paragraph))]
@@ -229,16 +279,26 @@ def _other(lab: Lab, record: dict[str, Any] | None, scale: str) -> list[str]:
     if record is None:
         return []
     table = [f"| {BESIDE[scale]} | verdict | ours |", "|---|---|---|"]
-    for claim in (Claim(**row) for row in record["claims"]):
-        cells = (claim.id, _MARK[claim.verdict], brief(claim))
-        table.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    table += [_row(row["id"], _MARK[row["verdict"]], _brief(row)) for row in record["claims"]]
     command = f"`chiaro reproduce {lab.name} --scale {scale}`"
     return ["", *table, "", f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
 
 
 def _seeds(record: dict[str, Any]) -> str:
+    """The seeds of a record; of one seed, what its intervals stand on."""
     seeds = record["seeds"]
-    return f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    if len(seeds) > 1:
+        return f"seeds {seeds[0]} to {seeds[-1]}"
+    averaged = [
+        (row["ours"], re.findall(r"mean\((\w+)\)", row["rule"])) for row in record["claims"]
+    ]
+    parts = {len(ours[name]) for ours, names in averaged for name in names if name in ours}
+    if not parts:
+        return f"seed {seeds[0]}"
+    return (
+        f"seed {seeds[0]} alone: intervals stand on one training, over {max(parts)} parts of its "
+        "data, and say nothing of other seeds"
+    )
 
 
 def discussed(lab: Lab) -> list[str]:
@@ -252,6 +312,10 @@ def discussed(lab: Lab) -> list[str]:
     header = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     paragraphs = (" ".join(text.split()) for text in header.split("\n\n"))
     return [text for text in paragraphs if text.startswith("Results.")]
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
 
 
 def _cell(text: str) -> str:
@@ -277,7 +341,7 @@ def gallery_page(folder: Path) -> str:
         if record is None:
             continue
         lines += ["", f"### {place}", "", f"*The paper*: {shows}.", ""]
-        lines += [f"*Here* (scale `{best}`): {_verdicts(record)}.", ""]
+        lines += [f"*Here* (scale `{best}`, {_seeds(record)}): {_verdicts(record)}.", ""]
         lines += [text.removeprefix("Results. ") for text in discussed(lab)]
         lines += ["", *_shown(lab, record, best)]
     papers: list[str] = []
@@ -308,27 +372,87 @@ def _shown(lab: Lab, record: dict[str, Any], scale: str) -> list[str]:
     return [f"![{lab.title}](results/{scale}/{lab.paper}/{name})" for name in names]
 
 
-def judge_again(folder: Path) -> list[str]:
+def verdicts_page(folder: Path) -> str:
+    """Return every claim whose verdict at the laptop scale is not its first one, and why."""
+    rows = moved(folder)
+    changed = [row for row in rows if row[1] and row[2]]
+    lines = [
+        "# Changed verdicts",
+        "",
+        "<!-- made by `make pages` from docs/results; do not edit -->",
+        "",
+        f"Of the first results committed at the scale `{SCALE}`, {len(changed)} verdicts are no",
+        f"longer the same, {sum(not row[2] for row in rows)} claims were dropped, and "
+        f"{sum(not row[1] for row in rows)} are new since rules are about",
+        "means and intervals. A rule is given where it changed. The page of [claims](claims.md)",
+        "explains the verdicts.",
+        "",
+        "| claim | first verdict and numbers | verdict and numbers now | reason |",
+        "|---|---|---|---|",
+    ]
+    lines += [_row(row[0], row[1] or "new", row[2] or "dropped", row[3]) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def moved(folder: Path) -> list[tuple[str, str, str, str]]:
+    """Return claims by id with their first and present verdict, if these differ, and the reason.
+
+    A claim that is new has no first verdict, one that was dropped has none now.
+    """
+    first = json.loads((folder / "first.json").read_text(encoding="utf-8"))
+    groups = tomllib.loads((folder / "reasons.toml").read_text(encoding="utf-8"))["group"]
+    reasons = {name: one["reason"] for one in groups for name in one["claims"]}
+    kept = [record for record in results(folder).values() if record]
+    now = {row["id"]: row for record in kept for row in record["claims"]}
+    rows = []
+    for name in [*now, *(name for name in first if name not in now)]:
+        before, row = first.get(name), now.get(name)
+        if before and row and before["verdict"] == row["verdict"]:
+            continue
+        then = f"{_MARK[before['verdict']]}: {before['ours']}" if before else ""
+        today = f"{_MARK[row['verdict']]}: {_brief(row)}" if row else ""
+        if before and row:
+            if row["kind"] == "empirical" and before["rule"] != row["rule"]:
+                then, today = f"{then} ({before['rule']})", f"{today} ({row['rule']})"
+            if _bare(before["ours"]) == _bare(_brief(row)):
+                today = f"{_MARK[row['verdict']]}: the same numbers"
+        rows.append((name, then, today, reasons.get(name, "")))
+    return rows
+
+
+def _bare(ours: str) -> str:
+    """Numbers of two forms, whatever the forms are called."""
+    return ours.replace("expected: ", "printed: ").replace("measured: ", "corrected: ")
+
+
+def _brief(row: dict[str, Any]) -> str:
+    return brief(Claim(**row))
+
+
+def judge_again(folder: Path, names: Sequence[str] = ()) -> list[str]:
     """Judge the kept numbers by the rules the labs have now; return what changed or cannot be.
 
-    A claim whose rule asks for a number that the record lacks, or that is new, needs a run.
+    A claim whose rule asks for a number that the record lacks, or that is new, needs a run; until
+    then it is judged by the rule of its record.
     """
     said = []
+    labs = chosen(names) if names else all_labs()
     for scale in SCALES:
         for lab, record in results(folder, scale).items():
-            if record is None:
+            if record is None or lab not in labs:
                 continue
             same = current(lab, record, scale)
             rows, before = [], {row["id"]: row for row in record["claims"]}
             for stated in lab.module.CLAIMS:
                 row = before.get(stated.id)
-                claim = None if row is None else _judged_again(stated, row, same)
+                claim = row and _judged_again(stated, row, same)
                 if claim is None:
                     said.append(f"{scale}/{lab.name}: {stated.id} needs a run")
-                    rows += [{**row, "kind": row.get("kind") or _former_kind(row)}] if row else []
+                if row is None:
                     continue
+                claim = claim or _as_recorded(row)
                 rows.append(claim.record())
-                if row and row["verdict"] != claim.verdict:
+                if row["verdict"] != claim.verdict:
                     change = f"{row['verdict']} -> {claim.verdict}"
                     said.append(f"{scale}/{lab.name}: {stated.id} {change}")
             record["claims"] = rows
@@ -337,9 +461,16 @@ def judge_again(folder: Path) -> list[str]:
     return said
 
 
-def _former_kind(row: dict[str, Any]) -> str:
-    """The kind of a claim of a record that does not state it yet."""
-    return "erratum" if "printed" in row else "empirical"
+def _as_recorded(row: dict[str, Any]) -> Claim:
+    """The claim by the rule of its record."""
+    claim = Claim(**row)
+    if "missing" in row["ours"] or claim.printed or claim.expected:
+        return claim
+    ours = _numbers(row["ours"])
+    verdict = judged(row["rule"], ours)
+    if verdict == "holds" and claim.kind in ("definition", "remark"):
+        verdict = claim.kind
+    return dataclasses.replace(claim, ours={**ours, **spread(row["rule"], ours)}, verdict=verdict)
 
 
 def _judged_again(
@@ -370,7 +501,10 @@ def _numbers(ours: dict[str, Any]) -> dict[str, Any]:
     """Kept numbers as they were measured: JSON has no NaN, it is kept as a word."""
     odd = ("nan", "inf", "-inf")
     added = {
-        f"{name[:-3]}_{end}" for name in ours if name.endswith("_se") for end in ("se", "mean")
+        f"{name[:-3]}_{end}"
+        for name in ours
+        if name.endswith("_se")
+        for end in ("mean", "se", "half")
     }
     return {
         name: [float(x) if x in odd else x for x in value]
@@ -394,7 +528,7 @@ def redraw(folder: Path, names: Sequence[str] = ()) -> list[Path]:
 
 
 def main(docs: str = "docs", task: str = "pages", *names: str) -> None:
-    """Write both pages into the folder `docs`; before that judge again, or draw again."""
+    """Write the pages into the folder `docs`; before that judge again, or draw again."""
     folder = Path(docs)
     if not (folder / "results").is_dir():
         raise InputError(
@@ -403,10 +537,11 @@ def main(docs: str = "docs", task: str = "pages", *names: str) -> None:
     if task not in ("pages", "judge", "draw"):
         raise InputError(f"the pages know the tasks pages, judge and draw; received {task!r}.")
     if task == "judge":
-        print("\n".join(judge_again(folder / "results")))
+        print("\n".join(judge_again(folder / "results", names)))
     if task == "draw":
         print("\n".join(f"figure: {path}" for path in redraw(folder / "results", names)))
-    for name, page in (("claims", claims_page), ("gallery", gallery_page)):
+    every = (("claims", claims_page), ("gallery", gallery_page), ("verdicts", verdicts_page))
+    for name, page in every:
         path = folder / f"{name}.md"
         path.write_text(page(folder / "results"), encoding="utf-8")
         print(f"page: {path}")
