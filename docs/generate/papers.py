@@ -15,7 +15,8 @@ WORDS = {"not_run": "not run"}
 
 def _records(root: Path, paper: str) -> dict[str, dict[str, Any]]:
     folder = root / "docs" / "results" / SCALE / paper
-    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+    paths = (path for path in sorted(folder.glob("*.json")) if "." not in path.stem)
+    return {path.stem: json.loads(path.read_text()) for path in paths}
 
 
 def _count(claims: list[dict[str, Any]]) -> str:
@@ -30,6 +31,8 @@ def _count(claims: list[dict[str, Any]]) -> str:
 def claims(root: Path, paper: str) -> str:
     """Return the experiments of one paper: what is judged, the figures, every claim."""
     from chiaroscuro import labs
+    from chiaroscuro.labs.claim import Claim
+    from chiaroscuro.labs.show import brief
 
     by_name = {lab.name: lab for lab in labs.all_labs() if lab.paper == paper}
     records = _records(root, paper)
@@ -51,9 +54,10 @@ def claims(root: Path, paper: str) -> str:
                 inner += [f"![{lab.title}](../results/{SCALE}/{paper}/{figure}){{.figure}}", ""]
         inner += ["| claim | verdict | where | statement | ours |", "|---|---|---|---|---|"]
         for claim in record["claims"]:
+            ours = _cell(brief(Claim(**claim)))
             inner.append(
                 f"| {claim['id']} | {WORDS.get(claim['verdict'], claim['verdict'])} "
-                f"| {_cell(claim['where'])} | {_cell(claim['statement'])} | {_ours(claim)} |"
+                f"| {_cell(claim['where'])} | {_cell(claim['statement'])} | {ours} |"
             )
         lines += ["    " + line if line else "" for line in inner]
         lines.append("")
@@ -68,31 +72,6 @@ def _seeds(record: dict[str, Any]) -> str:
 
 def _cell(text: Any) -> str:
     return escaped(str(text).replace("\n", " "))
-
-
-def _ours(claim: dict[str, Any]) -> str:
-    if claim["verdict"] == "erratum":
-        both = (f"{side}: {_numbers(claim.get(side))}" for side in ("printed", "corrected"))
-        return _cell("; ".join(both))
-    return _cell(_numbers(claim.get("ours")))
-
-
-def _numbers(measured: Any) -> str:
-    """Return measured numbers by name, a list as its range."""
-    if isinstance(measured, dict) and isinstance(measured.get("ours"), dict):
-        measured = measured["ours"]
-    if not isinstance(measured, dict):
-        return str(measured or "")
-    return ", ".join(f"{name} {_range(value)}" for name, value in measured.items())
-
-
-def _range(value: Any) -> str:
-    numbers = value if isinstance(value, list) else [value]
-    plain = [one for one in numbers if isinstance(one, int | float)]
-    if len(plain) != len(numbers) or not plain:
-        return str(value)[:60]
-    low, high = f"{min(plain):.4g}", f"{max(plain):.4g}"
-    return low if low == high else f"{low} to {high}"
 
 
 def table(root: Path) -> str:

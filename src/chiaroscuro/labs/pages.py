@@ -50,16 +50,16 @@ statement that fails as printed while the corrected one holds, both measured; th
 the pen, listed [below](#typos) too. A *remark* is our own; the paper does not contradict it. A
 *definition* cannot be refuted by an experiment. None of the last four counts as a hold.
 
-`mean(gain) > 0` is judged by the 95 % interval of a mean over seeds (Student's t), and `mean(a)
-> mean(b)` by that of the differences a - b, paired by seed. Both are printed as `gain_mean 0.3
-+- 0.2 (se 0.06)`: the mean, half the width of its interval, its standard error. If the whole
-interval obeys, the comparison holds; if none of it does, it fails. If the bound lies inside the
-interval, it matters whether the rule states the effect that the paper reports. With an effect,
-the claim is *inconclusive* if the interval holds the effect too (too few runs to tell), and it
-fails if not. Without one it is *inconclusive* whatever the width of the interval: a wide one
-means too few runs, a narrow one hardly any difference, and only the printed width tells which.
-Of the {means} claims about means {stated} state an effect; most of the others have none in the
-paper, as a number. A comparison without `mean` must hold for every number.
+A rule such as `mean(gain) > 0` is judged by the 95 % interval of a mean over seeds (Student's t),
+`mean(a) > mean(b)` by that of the differences a - b, paired by seed. Both are printed like this:
+`gain_mean 0.3 +- 0.2 (se 0.06)`, the mean, half the width of its interval, its standard error.
+If the whole interval obeys, the comparison holds; if none of it does, it fails. If the bound lies
+inside the interval, it matters whether the rule states the effect that the paper reports. With an
+effect, the claim is *inconclusive* if the interval holds the effect too (too few runs to tell),
+and it fails if not. Without one it is *inconclusive* whatever the width of the interval: a wide
+one means too few runs, a narrow one hardly any difference, and only the printed width tells
+which. Of the {means} claims about means {stated} state an effect; the other rules were written
+without one. A comparison without `mean` must hold for every number.
 
 A rule was written down before the run, and the JSON of each run holds it with the numbers and
 the curves of the figure; where a pilot at another scale or seed changed a rule, the header of
@@ -217,11 +217,9 @@ def claims_page(folder: Path) -> str:
 
 
 def _misprints(rows: Sequence[dict[str, Any]], verdict: str) -> list[str]:
-    """Every erratum or typo: the sentence, why it cannot be read otherwise, the counterexample."""
-    lines = [
-        "| claim | the paper says | why no other reading | counterexample |",
-        "|---|---|---|---|",
-    ]
+    """Every erratum or typo: the sentence, why it is one, the counterexample."""
+    why = "why no other reading" if verdict == "erratum" else "why a slip"
+    lines = [f"| claim | the paper says | {why} | counterexample |", "|---|---|---|---|"]
     for row in rows:
         if row["verdict"] == verdict:
             wrong = row["printed"]
