@@ -26,10 +26,10 @@ that among all pictures looked at (the paper does not say among how many). All a
 `chiaro diagnose RUN`.
 
 Results of sixty epochs (`long`): effective ranks of W by squares 80, 25 and 13 at strengths 0.05,
-0.25 and 0.5 (start 66; the paper about 128, 60 and 20 of 128), of z 79, 22 and 10; neighbours from h
-are right more often by 5.5 points at large than at small strength, a linear readout by 7.9. The
-law of the linear model (G7) does not carry over to this encoder: the estimated span of the views
-foretells another rank by three quarters of d_proj.
+0.25 and 0.5 (start 66; the paper about 128, 60 and 20 of 128), of z 79, 22 and 10. From small to
+large strength neighbours from h gain 5.5 points and a linear readout 7.9. The law of the linear
+model (G7) does not carry over to this encoder: with the estimated span of the views it foretells
+another rank, by three quarters of d_proj.
 
 Deviations at the laptop scale: ResNet(depth=9, width=0.25, stem='strided') with d_enc = 128 and a
 linear projector to d_proj = 96, so that d_enc - span < d_proj, without which no collapse can show,
