@@ -26,7 +26,7 @@ def test_a_diagnosis_says_how_much_of_its_start_a_run_has_kept():
     )
     assert kept["projector_overlap"] > 0.99
     assert abs(kept["projector_start_rank"] - kept["projector_effective_rank"]) < 0.1
-    assert gone["projector_overlap"] < 0.7
+    assert gone["projector_overlap"] < 0.7 < kept["projector_overlap"]
     # half of lr wd steps under a cosine; decay leaves exp(-x) of what no gradient moves
     steps = gone["steps"]
     assert abs(gone["decay_exponent"] / (0.5 * 1e-2 * 20.0 * steps) - 1) < 0.05
