@@ -24,15 +24,16 @@ threshold on `forgotten` tells runs in which the paper's effect appears from the
 thresholds, carried over unchanged, is right for at least 80 % of the runs of the fourth, which
 plays no part in choosing it. (3) Decay through the gradient, as `torch.optim.Adam` has it, does not
 follow this number: for weights without a loss Adam divides the decay out, so that they fall by lr a
-step and are gone after about s / lr steps whatever wd is (between half and twice as many). Of these
-(3) is E2.coupled_first. It fails: it takes 2.03 to 2.16 times s / lr.
+step and are gone after about s / lr steps whatever wd is (between half and twice as many). The last
+is E2.coupled_first.
 
 A pilot of the first three with one other seed (20) chose steps and rates. After it were written:
 "whatever the learning rate", and means over seeds instead of all runs together in (1) (by the first
 rule, 90 % of all runs of an experiment, symbols fail with 78 %); that (2) beats the larger class;
 and a second form of (3), E2.coupled_law: a weight falls by lr w / sqrt(mean w^2 so far) a step, and
 of normal weights a tenth is left after 2.17 s / lr steps, between 0.9 and 1.1 times as many
-(derived in `adam_alone`). So this form was not predicted: it explains what the pilot had shown.
+(derived in `adam_alone`). So this form was not predicted: it explains what the pilot had shown, 2.03
+to 2.16 times s / lr.
 
 The pilot saw where the law may break: symbols do not merge where decay is so strong that nothing is
 learnt (the share of the way from chance to the floor of the loss stands beside), and twins merge
@@ -52,10 +53,28 @@ of its own; the start is in units of torch's own, U(-1, 1) / sqrt(d); the decay 
 and the rate is constant. The effect: the effective rank by squares of W is below 0.8 of that of its
 start.
 
-Prediction for coupled symbols, written when those at rates of 1e-3 and more were known (none of
-nine cells merges) and before any at a lower rate was run: at the paper's rate, 1e-4, and lr steps =
-6.4, they merge with the paper's decay, 1e-2, in more than half of the seeds, and not with 1e-3; so
-there is a boundary between the rates 1e-4 and 1e-3.
+Prediction for coupled symbols, written before any at a rate below 1e-3 was run here: at the paper's
+rate, 1e-4, and lr steps = 6.4, they merge with the paper's decay, 1e-2, in more than half of the
+seeds, and not with 1e-3; so there is a boundary between the rates 1e-4 and 1e-3. Known were that
+none of nine cells at higher rates merges, and from the lab `modular` at the paper's scale that
+four of five seeds do at 1e-4 and 1e-2. New are the decay of 1e-3, the rate 3e-4 between, and all of
+it beside each other.
+
+Results. What a learner has forgotten orders each experiment nearly by itself, but the threshold is
+not the same in all. Of the three toys the projector obeys it in 99 % of runs and twins in 94 %;
+symbols in 78 %, for the strongest decay keeps them from learning at all. Carried over, the mean
+threshold, 1.23, is right for 13 of 16 cells of the unused weights (interval 54 to 96 %) and for 30
+of the 36 of the images (67 to 94 %; the larger class has 29): both undecided, and both wrong on one
+side only. For images the number itself does better than its threshold: the rank of W falls along
+one curve in it, and a threshold of their own, 0.48, is right for all 36 cells. Coupled decay has a
+boundary in the rate. With 1e-2 symbols merge at 1e-4 and 3e-4 on every seed, from 1e-3 on nothing
+is learnt; with 1e-3 and less they never merge, and their start is kept (overlap 0.83 to 0.98). The
+steps that Adam takes to decay weights without a loss are no constant times s / lr: 1.65 at 1e-4,
+1.87 at 3e-4, 2.03 at 1e-3, 2.04 at 2e-3 and 2.00 at 4e-3, for the mean of squares forgets after
+some 1,000 steps, which `adam_alone` leaves out (with a second moment of 0.99999 the first is 2.25).
+So E2.coupled_law, inconclusive over all rates, is for trainings shorter than that, and
+E2.coupled_first holds by a hair and by its lowest rates: from 1e-3 on the interval holds its limit,
+2, and on the grid it was first written for, of one seed, it would fail with 2.09.
 
 The effect is said to appear where: symbols, the ratio of equivalent to other distances is below 0.5
 and 90 % of nearest neighbours are right; twins, the same; projector, the effective rank by squares
@@ -406,6 +425,8 @@ def coupled(rate: float, decay: float, start: float, seed: int) -> dict[str, flo
 def adam_alone(left: float = 0.1) -> float:
     """lr steps / start until Adam, decay in the gradient, has so much left of normal weights.
 
+    For fewer steps than the second moment remembers, 1 / (1 - 0.999).
+
     With g = wd w, m = g and v the mean of g^2 so far, wd cancels; in units of the start, and time
     in units of start / lr,
 
@@ -539,6 +560,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         float(np.mean([row["steps"] / of(row) for row in gone if row["seed"] == seed]))
         for seed in seeds
     ]
+    first = lambda row: row["start"] / row["rate"]
     steps: dict[tuple[float, float, int], list[float]] = {}
     for row in gone:
         steps.setdefault((row["rate"], row["start"], row["seed"]), []).append(row["steps"])
@@ -564,7 +586,16 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             **by_cell(result["images"], cut),
             by_overlap=divided(result["images"], lambda row: -row["overlap"])[1],
         ),
-        FIRST.judge(steps_over_first=over(lambda row: row["start"] / row["rate"]), **all_runs),
+        FIRST.judge(
+            steps_over_first=over(first),
+            by_rate={
+                f"{rate:g}": float(
+                    np.mean([x["steps"] / first(x) for x in gone if x["rate"] == rate])
+                )
+                for rate in sorted({row["rate"] for row in gone})
+            },
+            **all_runs,
+        ),
         COUPLED.judge(
             steps_over_predicted=over(lambda row: row["predicted"]),
             spread_over_decays=max(spread),
@@ -648,11 +679,13 @@ def figure(result: dict[str, Any]) -> Any:
     _dots(coupled_decay, _merged(result))
     coupled_decay.set_xscale("log")
     rates = sorted({rate for rate, _ in _merged(result)})
-    coupled_decay.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    coupled_decay.set_xticks(rates, [f"{1000 * rate:g}" for rate in rates])
     coupled_decay.minorticks_off()
     coupled_decay.set_yscale("log")
     coupled_decay.margins(0.25)
-    style.label(coupled_decay, r"rate $\eta$", r"decay $\lambda$", "coupled decay: symbols merge")
+    style.label(
+        coupled_decay, r"rate $10^3 \eta$", r"decay $\lambda$", "coupled decay: symbols merge"
+    )
     return canvas
 
 
