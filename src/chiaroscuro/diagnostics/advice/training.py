@@ -197,18 +197,19 @@ def projector_for_encoder(facts: Facts) -> Finding | None:
 
 
 def kept_start(facts: Facts) -> Finding | None:
-    """Weights, or the rows themselves, are still for the most part their random start.
+    """Weights, or the rows themselves, are still for the most part their start.
 
-    Decay leaves exp(-lr wd steps) of what no gradient moves. A note for the projector, of which
-    nothing is measured but its spectrum; of rows, what taking the start out of them regains.
+    It is random unless weights were loaded. Decay leaves exp(-lr wd steps) of what no gradient
+    moves. A note for the projector, of which nothing is measured but its spectrum; of rows, what
+    taking the start out of them regains.
     """
     h, W = facts.get("start_overlap", 0.0), facts.get("projector_overlap", 0.0)
     cost = facts.cost("start") if h >= PART else None
-    rows = graded(cost) != "note"
-    if max(h, W) < KEPT and not rows:
+    harmful = graded(cost) != "note"
+    if max(h, W) < KEPT and not harmful:
         return None
     said = []
-    if h >= KEPT or rows:
+    if h >= KEPT or harmful:
         said.append(f"h has cosine {h:.2f} with h before training (h0), entry by entry")
     if W >= KEPT:
         said.append(
@@ -223,20 +224,20 @@ def kept_start(facts: Facts) -> Finding | None:
         name="kept_start",
         severity=graded(cost),
         evidence="; ".join(said),
-        cause="training has not forgotten its random start: its steps are few or small beside the "
+        cause="training has not forgotten its start: its steps are few or small beside the "
         "size of the start, and decay has not worn it off",
         advice=f"decay more (lr wd steps of about {FORGOTTEN:g}), start smaller, or train longer, "
         "and until then do not read the spectrum of these weights as learnt",
         settings=_forgetting(facts),
         target={"lr wd steps": FORGOTTEN},
         line="h0 = h0 - h0.mean(axis=0); h = h - (h * h0).sum() / (h0 * h0).sum() * h0"
-        if rows
+        if harmful
         else "",
         expect=f"a cosine below {KEPT:g} with the start",
         paper="semantic2025",
         strength=max(h, W) / KEPT,
         cost=cost,
-        explains=("label_noise", "hubs", "below_raw_input", "at_chance") if rows else (),
+        explains=("label_noise", "hubs", "below_raw_input", "at_chance") if harmful else (),
     )
 
 
