@@ -22,8 +22,11 @@ temperatures. On the sphere, where T is no change of parameters, unequal tempera
 without content. And in the linear case a readout shows nothing: an invertible W has R^2 = 1 of all
 latents, however collapsed, so singular values are used.
 
-With seeds 3 to 8 known, the levels were added to the rules of C3.either, C3.effective and C3.rank
-and C3.stands was written; all is judged on seeds 9 to 14.
+Seeds 3 to 8 and 9 to 14 are pooled. With the first six known, the levels were added to the rules of
+C3.either, C3.effective and C3.rank and C3.stands was written: these four are judged on seeds 9 to
+14 alone. The other rules are as they were and are judged on all twelve; of C3.tau either half alone
+would be a throw of its own (1.19 to 0.82 of one tau on the first seeds, which contradicts 1.2; 1.17
+to 0.50 on the others, which leaves it open).
 
 The first run counted large singular values by the largest *ratio* of neighbours, which is decided
 by values near zero (C3.sphere failed so, by one encoder of nine); now it is the largest drop.
@@ -141,7 +144,8 @@ class Settings:
     """Latents and training.
 
     Args:
-        seeds: a mixing, a start and draws each; see the header.
+        seeds: a mixing, a start and draws each; two runs pooled, see the header.
+        fresh: the first seed that was not known when the levels were added to rules.
         d: 8 [Sec. 4.1]. contents: d_c, as in Fig. 1.
         std, kappa: of style in the box and on the sphere; ours, see the header.
         tau: of the box, 1 [Table 1]. tau_sphere: ours.
@@ -149,7 +153,8 @@ class Settings:
         steps, batch, lr: of Adam; ours.
     """
 
-    seeds: tuple[int, ...] = (9, 10, 11, 12, 13, 14)
+    seeds: tuple[int, ...] = tuple(range(3, 15))
+    fresh: int = 9
     d: int = 8
     contents: tuple[int, ...] = (0, 1, 2, 4)
     std: float = 0.29
@@ -162,9 +167,9 @@ class Settings:
     lr: float = 0.02
 
 
-QUICK = Settings(seeds=(0,), steps=10, batch=64)
+QUICK = Settings(seeds=(0,), fresh=0, steps=10, batch=64)
 LAPTOP = Settings()
-PAPER = Settings(seeds=tuple(range(10)), steps=20_000, batch=5120, lr=0.003)
+PAPER = Settings(seeds=tuple(range(10)), fresh=0, steps=20_000, batch=5120, lr=0.003)
 
 
 Case = tuple[str, int, float, float]
@@ -261,7 +266,11 @@ def cases(settings: Settings) -> dict[str, Case]:
 
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """Every case over the seeds."""
-    result: dict[str, Any] = {"steps": settings.steps, "low": settings.low}
+    result: dict[str, Any] = {
+        "steps": settings.steps,
+        "low": settings.low,
+        "fresh": [seed >= settings.fresh for seed in settings.seeds],
+    }
     for name, case in cases(settings).items():
         result[name] = [
             keep(f"{name} {seed}", lambda c=case, s=seed: trained(settings, c, s))
@@ -330,9 +339,19 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     swapped = f"box 2 {1 / low:g} level {low:g}"
     split, exchanged = narrower(less, (one, low_level)), narrower(swapped, (one, low_level))
     orders = (less, low_level), (swapped, low_level), (more, high_level)
+    best = [max(row) for row in zip(*(over_levels(a, (one, b)) for a, b in orders), strict=True)]
     lead = lambda name: [row[name] for row in result["leads"]]
-    flat = lambda name: [flatness(values) for values in spectra(name, "raw")]
+    flat = lambda name, kind="raw": [flatness(values) for values in spectra(name, kind)]
     ball = f"sphere 0 {low:g}", "sphere 0 1", f"sphere 0 1 level {low:g}"
+
+    def new(**numbers: list[float]) -> dict[str, Any]:
+        """Of lists over seeds those that were not known when the rule was changed."""
+        fresh = {
+            name: [x for x, late in zip(values, result["fresh"], strict=True) if late]
+            for name, values in numbers.items()
+        }
+        return {**fresh, "steps": steps}
+
     return [
         FLAT.judge(box=spread("box 0 1"), sphere=spread("sphere 0 1"), steps=steps),
         LARGE.judge(**large("box")),
@@ -346,47 +365,42 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             steps=steps,
         ),
         EITHER.judge(
-            narrower=split,
-            narrower_reversed=exchanged,
-            reversed_minus_split=[b - a for a, b in zip(split, exchanged, strict=True)],
-            narrower_reversed_high=narrower(more, (one, high_level)),
+            **new(
+                narrower=split,
+                narrower_reversed=exchanged,
+                reversed_minus_split=[b - a for a, b in zip(split, exchanged, strict=True)],
+                narrower_reversed_high=narrower(more, (one, high_level)),
+            ),
             gaps={
                 name: sum(gap(name)) / len(gap(name))
                 for name in (one, low_level, high_level, less, swapped, more)
             },
-            steps=steps,
         ),
         STANDS.judge(
-            expected={
-                "flatter_by_an_order": [
-                    max(row)
-                    for row in zip(*(over_levels(a, (one, b)) for a, b in orders), strict=True)
-                ]
-            },
-            ours={
-                "lead_of_one_tau": lead("one"),
-                "lead_split": lead("split"),
-                "lead_reversed": lead("reversed"),
-                "steps": steps,
-            },
+            expected={"flatter_by_an_order": new(best=best)["best"]},
+            ours=new(
+                lead_of_one_tau=lead("one"),
+                lead_split=lead("split"),
+                lead_reversed=lead("reversed"),
+            ),
         ),
         EFFECTIVE.judge(
-            expected={"flatness": [flatness(v) for v in spectra(less, "effective")]},
-            ours={
-                "flatter_than_one_tau": flatter(less, "effective"),
-                "flatter_than_low_level": flatter(less, "effective", low_level),
-                "steps": steps,
-            },
+            expected={"flatness": new(flat=flat(less, "effective"))["flat"]},
+            ours=new(
+                flatter_than_one_tau=flatter(less, "effective"),
+                flatter_than_low_level=flatter(less, "effective", low_level),
+            ),
         ),
         RANK.judge(
-            flatness_of_unequal=flat(ball[0]),
-            flatness_of_one_tau=flat(ball[1]),
-            flatness_of_low_level=flat(ball[2]),
-            lost_over_levels=[
-                min(levels) - unequal
-                for unequal, *levels in zip(*(flat(name) for name in ball), strict=True)
-            ],
-            steps=steps,
+            **new(
+                flatness_of_unequal=flat(ball[0]),
+                flatness_of_one_tau=flat(ball[1]),
+                flatness_of_low_level=flat(ball[2]),
+                lost_over_levels=[
+                    min(levels) - unequal
+                    for unequal, *levels in zip(*(flat(name) for name in ball), strict=True)
+                ],
+            )
         ),
         READOUT.judge(r2_of_style=[row["r2"] for row in result["box 2 1"]]),
     ]
