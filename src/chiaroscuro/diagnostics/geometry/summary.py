@@ -47,7 +47,7 @@ def overlap(first: Any, second: Any) -> float:
         first, second: of one shape; weights before and after training.
 
     Example:
-        >>> overlap(np.eye(2), 2 * np.eye(2)), overlap(np.eye(2), np.eye(2)[::-1])
+        >>> overlap([3.0, 4.0], [6.0, 8.0]), overlap(np.eye(2), np.eye(2)[::-1])
         (1.0, 0.0)
     """
     a, b = np.asarray(first, dtype=np.float64).ravel(), np.asarray(second, np.float64).ravel()
