@@ -25,8 +25,8 @@ latents, however collapsed, so singular values are used.
 Seeds 3 to 8 and 9 to 14 are pooled. With the first six known, the levels were added to the rules of
 C3.either, C3.effective and C3.rank and C3.stands was written: these four are judged on seeds 9 to
 14 alone. The other rules are as they were and are judged on all twelve; of C3.tau either half alone
-would be a throw of its own (1.19 to 0.82 of one tau on the first seeds, which contradicts 1.2; 1.17
-to 0.50 on the others, which leaves it open).
+would be a throw of its own (0.82 to 1.08 times as flat on the first seeds, which contradicts 1.2;
+0.50 to 1.17 on the others, which leaves it open).
 
 The first run counted large singular values by the largest *ratio* of neighbours, which is decided
 by values near zero (C3.sphere failed so, by one encoder of nine); now it is the largest drop.
