@@ -28,10 +28,12 @@ from chiaroscuro.labs.semantic2025._modular import (
     training_pairs,
     within,
 )
-from chiaroscuro.labs.semantic2025._stack import Stack
+from chiaroscuro.labs.semantic2025._stack import MANY, Stack
 
 
-def test_a_stack_is_its_models():
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")  # of torch
+@pytest.mark.parametrize("steps", [1, MANY])
+def test_a_stack_is_its_models(steps):
     torch.manual_seed(0)
     models = [cs.models.SequenceTransformer(7, length=3, d=8, depth=2, heads=2) for _ in range(3)]
     heads = [torch.nn.Linear(8, 5) for _ in range(3)]
@@ -42,8 +44,9 @@ def test_a_stack_is_its_models():
     expected = torch.stack(
         [head(model(x)) for model, head, x in zip(models, heads, tokens, strict=True)]
     )
-    torch.testing.assert_close(stack(tokens), expected)
-    stack(tokens).square().sum().backward()
+    encode = stack.called(steps)
+    torch.testing.assert_close(encode(tokens), expected)
+    encode(tokens).square().sum().backward()
     expected.square().sum().backward()
     for i, model in enumerate(models):
         for name, value in model.named_parameters():

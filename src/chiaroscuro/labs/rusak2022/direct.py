@@ -24,7 +24,7 @@ at the laptop scale: ResNet(depth=18, width=0.25, stem='strided'), whose last bl
 that is the identity; d = 24 of 128 (360 of 2048); SGD with momentum 0.9 and a decay of 0.05 chosen
 for the exponent; 10,000 pictures of CIFAR-10 (ImageNet there), else wandering digits. At `long`:
 all 50,000 for twelve epochs, so that a tenth of that decay has the same exponent; views of 24
-pixels in bfloat16, read on all 10,000 test pictures; three other seeds.
+pixels, read on all 10,000 test pictures; three other seeds.
 """
 
 from __future__ import annotations
@@ -126,11 +126,7 @@ LONG = Settings(
     seeds=(3, 4, 5),
     source="cifar10",
     fallback="cifar10_12k",
-    sets=(
-        *LAPTOP.sets,
-        "views.first=SimCLR(size=24, strength=0.5)",
-        "precision=bfloat16",
-    ),
+    sets=(*LAPTOP.sets, "views.first=SimCLR(size=24, strength=0.5)"),
     weight_decay=5e-3,
     epochs=12,
 )

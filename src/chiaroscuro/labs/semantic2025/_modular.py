@@ -172,6 +172,7 @@ def contrasted(
         for s, one in zip(seeds, learners, strict=True)
     ]
     stack = Stack([net for net, _ in made], [head for _, head in made])
+    encode = stack.called(steps)
     table = torch.stack(
         [
             one.start * torch.randn(N, one.d, generator=torch.Generator().manual_seed(s))
@@ -196,7 +197,7 @@ def contrasted(
         u = torch.rand(len(tasks), batch, generator=generator, dtype=torch.float64)
         at = torch.searchsorted(upto, u, right=True).clamp_(max=most * N - 1)
         symbols, which = at % N, at.div(N, rounding_mode="floor")
-        h, z = table[model, symbols], stack(contexts[model, which])
+        h, z = table[model, symbols], encode(contexts[model, which])
         S = torch.bmm(h, z.transpose(1, 2))
         losses = (S.logsumexp(dim=2) - S.diagonal(dim1=1, dim2=2)).mean(dim=1)
         recent += losses.detach()
@@ -240,6 +241,7 @@ def downstream(
     stack = Stack([net for net, _ in made], [head for _, head in made])
     with torch.no_grad():
         stack["tokens.weight"].copy_(torch.tensor(tables))
+    classify = stack.called(steps)
     solver = Solver([learner] * len(seeds), list(stack.parameters()))
     a, b = torch.from_numpy(np.stack(np.divmod(np.arange(N * N), N)))
     pairs, labels = torch.stack([a, b], dim=1), (a + b) % K
@@ -258,7 +260,7 @@ def downstream(
             at = rows.gather(
                 1, torch.randint(rows.shape[1], (len(rows), batch), generator=generator)
             )
-            loss = F.cross_entropy(stack(pairs[at]).flatten(0, 1), labels[at].flatten())
+            loss = F.cross_entropy(classify(pairs[at]).flatten(0, 1), labels[at].flatten())
             solver.step(loss * len(rows))
     return [
         {"step": marks, "accuracy": [round(x, 6) for x in curve], "area": float(np.mean(curve))}
