@@ -47,8 +47,9 @@ of convergence, an ordering or a tolerance that the rule states. An *empirical* 
 by a measurement; it is *ours* where the paper does not say it. An *erratum* is a mathematical
 statement that fails as printed while the corrected one holds, both measured; they are listed
 [below](#errata) with the sentence and why it cannot be read otherwise. A *typo* is a slip of
-the pen, listed [below](#typos) too. A *remark* is our own; the paper does not contradict it. A
-*definition* cannot be refuted by an experiment. None of the last four counts as a hold.
+the pen, or a wrong statement from which nothing follows, listed [below](#typos) too. A *remark* is
+our own; the paper does not contradict it. A *definition* cannot be refuted by an experiment. None
+of the last four counts as a hold.
 
 A rule such as `mean(gain) > 0` is judged by the 95 % interval of a mean over seeds (Student's t),
 `mean(a) > mean(b)` by that of the differences a - b, paired by seed. Both are printed like this:

@@ -53,7 +53,7 @@ FALLS = Stated(
     "loss",
     "Fig. 3, first and second plot",
     "decreasing",
-    "largest_rise_with_atoms < 1e-12 and smallest_rise_with_tau > 0",
+    "smallest_fall_with_atoms > -1e-12 and smallest_rise_with_tau > 0",
 )
 LINEAR = Stated(
     "V4.threshold",
@@ -195,7 +195,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     return [
         CLOSED.judge(error=result["closed_error"]),
         LIMIT.judge(error=max(last), n_atoms=result["counts"][-1]),
-        FALLS.judge(largest_rise_with_atoms=max(rises), smallest_rise_with_tau=min(with_tau)),
+        FALLS.judge(smallest_fall_with_atoms=-max(rises), smallest_rise_with_tau=min(with_tau)),
         LINEAR.judge(r_squared=fits, eps=result["eps"]),
         MASK.judge(expected=change["value"], ours=change["sample"]),
     ]

@@ -6,11 +6,11 @@ Judged: eq. (20) against autograd; the infinite width like width^-1/2; points of
 their velocity up to O(delta), with a smooth activation; that velocity is -|xi|^2 beta sum of the
 cluster's gradients; small clusters move slower.
 
-Errata, typos and remarks of ours (each claim says which). Prop. 4.4 asks for Gaussian rows of B; it
-needs them zero-mean and isotropic. Eq. (21) puts n_q grad L(xi_q) for the sum of the cluster's
-gradients, which is another number where the initial map R is arbitrary, as eq. (17) has it; the
-common velocity survives. Thm 4.5 needs orthogonal centres; those of Fig. 5 are collinear, and there
-the other clusters' gradients mix in.
+Remarks of ours (each claim says which). Prop. 4.4 asks for Gaussian rows of B; it needs them
+zero-mean and isotropic. Eq. (21) puts n_q grad L(xi_q) for the sum of the cluster's gradients,
+which is another number where the initial map R is arbitrary, as eq. (17) has it; the common
+velocity survives. Thm 4.5 needs orthogonal centres; those of Fig. 5 are collinear, and there the
+other clusters' gradients mix in.
 
 Letters: M is `width`, the radius of clusters delta. The gradient is that of the total loss (see
 V5). Deviations: R assigns random points of the circle; ReLU is not differentiable, its spread of

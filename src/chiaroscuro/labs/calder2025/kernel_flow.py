@@ -6,11 +6,10 @@ One step of gradient descent of size lr on the weights moves the outputs by -lr 
 of second order: relative to the movement, the error of that prediction falls linearly with lr.
 Three networks and four losses are tried.
 
-Errata, typos and remarks of ours (each claim says which). Eq. (11) is for a loss (1/n) sum_i
-L(z_i), with grad L of one term. A contrastive loss does not separate: there the gradient is that of
-the total loss and no further 1/n appears. Remark 4.2 sets K_ij to identity matrices to obtain eq.
-(13); eq. (11) then gives the mean gradient to every point. What gives eq. (13) is K_ij = n delta_ij
-I.
+Remarks of ours (each claim says which). Eq. (11) is for a loss (1/n) sum_i L(z_i), with grad L of
+one term. A contrastive loss does not separate: there the gradient is that of the total loss and no
+further 1/n appears. Remark 4.2 sets K_ij to identity matrices to obtain eq. (13); eq. (11) then
+gives the mean gradient to every point. What gives eq. (13) is K_ij = n delta_ij I.
 
 Letters: the step sigma is lr. Deviations: none.
 """

@@ -81,7 +81,7 @@ TRANSPOSED = Erratum(
     "cosine > 0.9999999999",
     "W^T v = 0 does.",
     "cosine > 0.9999999999",
-    quote="v_i in Ker(W), with g(h) = W^T h",
+    quote="Sec. 3: g(h) = W^T h; Prop. 4.1: v_i in Ker(W)",
     why="the proof in App. D.3 has W^T v_i = 0",
     kind="typo",
 )

@@ -40,7 +40,7 @@ SIGN = Erratum(
     "error < 1e-10",
     quote="- beta f_i^(1)T E[f~] + H(D_-i)",
     why="the text after it has this term push f_i away from the others: with the printed sign "
-    "it would pull",
+    "it would pull; the proof, eq. (15), ends with the right one",
     kind="typo",
 )
 SUPPORT = Stated(

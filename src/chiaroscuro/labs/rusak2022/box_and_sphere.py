@@ -58,8 +58,9 @@ LIMIT = Erratum(
     "difference < 0.05",
     "it tends to the cross-entropy of p(z~|z) and q(z~|z), here an entropy.",
     "difference < 0.05",
-    quote="lim_{M->inf} L_CL - log M + log |Z| = E[-log ...] (the loss itself, with its M)",
-    why="the definition of the loss and its limit were set in one line",
+    quote="lim_{M->inf} L_CL - log M + log |Z| = E[-log ...]",
+    why="what follows is the loss itself, with its M: the definition of the loss and its limit "
+    "were set in one line",
     kind="typo",
 )
 CLAIMS = (SPHERE, BOX, SCALE, LIMIT)

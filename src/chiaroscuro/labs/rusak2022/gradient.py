@@ -69,8 +69,8 @@ FACTOR = Erratum(
     "error < 0.05",
     "dW/dt = W [2 (M+1) Sx - M S~] for small W; the printed form needs negatives held fixed.",
     "error < 1e-4 and printed_with_fixed_negatives < 0.05",
-    quote="the temporal dynamics (i.e., the negative gradient) of the weight matrix W: dW/dt = "
-    "(M+1) W [Sx - S~]",
+    quote="the temporal dynamics (i.e., the negative gradient) of the weight matrix W depends on "
+    "the marginal (Sx) and conditional (S~) data covariance matrices. dW/dt = W (M+1) [Sx - S~]",
     why="the negatives pass through the same W; the proof differentiates z_i and its positive "
     "only. With negatives held fixed the printed form is right, but that is not the "
     "negative gradient",
@@ -83,8 +83,9 @@ ALPHA = Erratum(
     "a_ij -> 1/M for W -> 0, with |W|^2.",
     "spread_at_least_weight < 0.01 and slope > 1.9 and slope < 2.1",
     quote="We note that as M -> infinity, due to sum_j alpha_ij = 1: alpha_ij -> 1/M",
-    why="sum_j alpha_ij = 1 is a mean of 1/M, not a limit of each term: for fixed W the "
-    "weights keep their relative spread however large M is",
+    why="sum_j alpha_ij = 1 is a mean of 1/M, not a limit of each term. As absolute numbers both "
+    "go to 0; the proof sums M + 1 of them (eqs. 10, 13), so it needs their ratio to go to 1, and "
+    "for fixed W that keeps its spread however large M is",
 )
 BATCH = Stated(
     "C6.batch",
@@ -114,7 +115,7 @@ RULE = Erratum(
     "C6.rule",
     "App. C, Prop. 3 and the sentence before it",
     "tau_c = sigma_c / sigma_s brings the gradients of content and style to one order of "
-    "magnitude.",
+    "magnitude, for sigma_c <= sigma_s / 10 too.",
     "ratio < 10",
     "tau_c / tau_s = (2 sigma_z^2 - sigma_c^2) / (2 sigma_z^2 - sigma_s^2) equalises them, and "
     "exceeds 1.",
@@ -138,8 +139,8 @@ SINGULAR = Erratum(
     "exceptions == 0 and exceptions_of_zero == 0",
     quote="For square matrices A, B in R^{n x n}, the product AB is singular if and only if both "
     "A, B are singular -- including the case when any of both is the zero matrix 0 in R^{n x n}",
-    why="det AB = det A det B. The lemma is used once, of a product that is zero, where it is "
-    "right: for W [Sx - S~] = 0 with a definite second factor W must be 0",
+    why="det AB = det A det B. What follows from it is right all the same: it is used of a "
+    "product that is zero, W [Sx - S~] = 0, and with a definite second factor W must be 0",
     kind="typo",
 )
 SIGN = Erratum(

@@ -29,14 +29,14 @@ __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure",
 MOMENTS = Stated(
     "C1.moments",
     "draws have the means and variances of their laws, within 5 standard errors",
-    "Sec. 4.1, preliminaries",
+    "Sec. 4.1, preliminaries (ours)",
     "exact laws",
     "z_mean < 5 and z_variance < 5",
 )
 DENSITY = Stated(
     "C1.density",
     "the mean log density of draws is minus the entropy of the law, within 5 standard errors",
-    "Sec. 2: marginal and conditional",
+    "Sec. 2: marginal and conditional (ours)",
     "exact laws",
     "z_entropy < 5",
 )

@@ -88,9 +88,9 @@ BANDS = Stated(
 )
 MISALIGNED = Stated(
     "E3.misaligned",
-    "one context of probability 0.9 for each symbol: they come together later, and help less",
-    "App. A.10, Fig. 8",
-    "close, but later; better than fresh rows, less than aligned",
+    "one context of probability 0.9 for each symbol: they move together less, and help less",
+    "App. A.10, of all symbols (ours)",
+    "not tried; of one symbol: close, but later; better than fresh rows, less than aligned",
     "mean(ratio) < mean(ratio_at_start) and mean(ratio) > mean(ratio_unchanged) "
     "and mean(gain) > 0 and mean(gain) < mean(gain_unchanged)",
     enough=ENOUGH,

@@ -42,7 +42,7 @@ __all__ = ["CLAIMS", "LAPTOP", "LONG", "PAPER", "QUICK", "Settings", "claims", "
 EQUIVALENCE = Stated(
     "E6.equivalence",
     "from samples of ModAdd with a tenth of wrong labels, equivalence is found as Def. 2.1 has it",
-    "Def. 2.1, Sec. 5",
+    "Def. 2.1, Sec. 5 (ours)",
     "symbols equal modulo k",
     # of 120 pairs only 8 are equivalent: a share of all pairs would forgive that none is found
     "missed <= 0.25 and found_wrongly <= 0.05 and unbiased_equivalent < 0.02",

@@ -19,15 +19,15 @@ a(v), one number for all c that need not be 0, so that h_u = h_v needs d + 1 aff
 contexts. (It is then true of *any* encoder, optimal or not: the loss of a row depends on p(.|u)
 alone and is strictly convex in it.)
 
-Typos and remarks of ours (each claim says which). The text before Thm 3.1 names eq. (2) for the
-loss of the lemma. The last line of Lemma A.1 takes the numerator exp(S) for the normalised f_i* of
-the line before; the theorems divide two such lines of one batch, and their proofs survive. Prop.
-A.2 assumes p(c|u) = p(c|v), which without labels is what h_u = h_v says, and not equivalence; with
-labels in the encoder both follow from h_u = h_v and nothing need be assumed. Def. 4.1 lacks "for
-all u, v". A.5 has the wrong index in the denominator, and a symbol that occurs twice in a batch
-gets the sum of its rows. CModAdd has contexts of probability 0 given a symbol: there the loss has
-no minimiser, E* does not exist, and merging is the work of weight decay or of a small start (E2,
-E3).
+Erratum: the text before Thm 3.1, and Sec. 6, name eq. (2) for the loss of the lemma. Typos and
+remarks of ours (each claim says which). The last line of Lemma A.1 takes the numerator exp(S) for
+the normalised f_i* of the line before; the theorems divide two such lines of one batch, and their
+proofs survive. Prop. A.2 assumes p(c|u) = p(c|v), which without labels is what h_u = h_v says, and
+not equivalence; with labels in the encoder both follow from h_u = h_v and nothing need be assumed.
+Def. 4.1 lacks "for all u, v". A.5 has the wrong index in the denominator, and a symbol that occurs
+twice in a batch gets the sum of its rows. CModAdd has contexts of probability 0 given a symbol:
+there the loss has no minimiser, E* does not exist, and merging is the work of weight decay or of a
+small start (E2, E3).
 
 Deviations: none in the statements; the toys (six and eight symbols, laws drawn from a Dirichlet
 law mixed with the uniform one) are ours.
@@ -112,12 +112,15 @@ BASIS = Erratum(
     "at a minimum of Lemma A.1's loss they do; under eq. (2) d + 1 affinely independent ones do.",
     "distance < 1e-4 and excess < 1e-8 and distance_d_plus_1 < 1e-4 and excess_d_plus_1 < 1e-8",
     quote="an optimal model, made of E* and E*, for L_NCE needs to encode semantically equivalent "
-    "symbols with exactly the same vector. This is the subject of the following theorem",
-    why="L_NCE is eq. (2), whose denominator sums over contexts; Lemma A.1, on which all proofs "
-    "rest, and A.11 sum over symbols. For the loss of their proof the theorems are right as "
-    "printed. For eq. (2) they are not: a constant a(u) added to all similarities of a symbol "
-    "costs nothing, and d contexts of a basis do not see it",
-    kind="typo",
+    "symbols with exactly the same vector. This is the subject of the following theorem; Sec. 6: a "
+    "model minimizing Equation 2 would need to encode semantic equivalence relations. This is the "
+    "subject of Theorem 3.1",
+    why="L_NCE is eq. (2), whose denominator sums over contexts. The paper prints that loss again "
+    "above Thm 4.2, derives A.5 from it and trains by it, and Sec. 6 names it for Thm 3.1. A "
+    "constant a(u) added to all similarities of a symbol costs it nothing, and d contexts of a "
+    "basis do not see it, so that equal laws can have different rows at its minimum. Only with "
+    "the loss of Lemma A.1, on which the proofs rest and which sums over symbols, are the "
+    "theorems right as printed",
 )
 PROPOSITION = Remark(
     "E1.proposition",

@@ -64,20 +64,21 @@ Results. What a learner has forgotten orders each experiment nearly by itself, b
 not the same in all. Of the three toys the projector obeys it in 99 % of runs and twins in 94 %;
 symbols in 78 %, for the strongest decay keeps them from learning at all. Carried over, the mean
 threshold, 1.23, is right for 13 of 16 cells of the unused weights (interval 54 to 96 %) and for 30
-of the 36 of the images (67 to 94 %; the larger class has 29): both undecided. It is too low for
-the one, whose own is 2.2, and too high for the other. But for images the number itself does what
-its threshold does not: the rank of W falls along one curve in it, whatever the decay and the start,
-and a threshold of their own, 0.48, is right for all 36 cells.
+of the 36 of the images (67 to 94 %; the larger class has 29): both undecided. It is too low for the
+one, whose own is 2.2, and too high for the other. For images that is a matter of units, seen
+afterwards: their start is uniform, and a start of 1 there has 1/sqrt(3) of the deviation that it
+has in the toys. In the toys' unit the carried threshold is right for 35 of the 36 cells, and the
+rank of W falls along one curve in the number, whatever the decay and the start; a threshold of
+their own, 0.48, is right for all.
 
 Results. Coupled decay has a boundary in the rate. With 1e-2 symbols merge at 1e-4 and 3e-4 on every
 seed, and from 1e-3 on nothing is learnt; with 1e-3 and less they never merge, for their start is
 kept (overlap 0.83 to 0.98). The steps that Adam takes to decay weights without a loss are no
-constant times s / lr: 1.65 at 1e-4, 1.87 at 3e-4, 2.03 at 1e-3, 2.04 at 2e-3 and 2.00 at 4e-3, for
+constant times s / lr: 1.66 at 1e-4, 1.89 at 3e-4, 2.05 at 1e-3, 2.07 at 2e-3 and 2.02 at 4e-3, for
 its mean of squares forgets after some 1,000 steps, which `adam_alone` leaves out (in a run at 1e-4,
 1.59, and 2.25 with a second moment of 0.99999). So E2.coupled_law, inconclusive over all rates, is
-for trainings shorter than that. E2.coupled_first holds by a hair and by its lowest rates: from 1e-3
-on the interval holds its limit, 2, and on the grid it was first written for, of one seed, it fails
-with 2.09.
+for trainings shorter than that. E2.coupled_first is judged on the grid it was written for, rates
+from 1e-3 on: 2.05 +- 0.07, whose interval holds its limit, 2.
 
 The effect is said to appear where: symbols, the ratio of equivalent to other distances is below 0.5
 and 90 % of nearest neighbours are right; twins, the same; projector, the effective rank by squares
@@ -142,7 +143,7 @@ IMAGES = Stated(
 FIRST = Stated(
     "E2.coupled_first",
     "decay through the gradient of Adam takes weights without a loss off in about start / lr "
-    "steps, whatever the decay is (predicted before any run)",
+    "steps, whatever the decay is (predicted before any run, of rates from 1e-3 on)",
     "Sec. 5: Adam with weight decay (ours)",
     "not stated",
     "mean(steps_over_first) > 0.5 and mean(steps_over_first) < 2",
@@ -164,7 +165,7 @@ RATES = Stated(
     "Sec. 5: Adam, rate 1e-4, decay 1e-2 (ours)",
     "at 1e-4 and 1e-2 they merge",
     "merged > 0.5 and merged_at_high_rate < 0.5 and merged_at_low_decay < 0.5",
-    enough="n_seeds >= 3",
+    enough="n_seeds >= 6",  # three of three are surely above 0.29 only, six of six above 0.54
 )
 CLAIMS = (LAW, KEPT, IMAGES, FIRST, COUPLED, RATES)
 
@@ -286,7 +287,7 @@ def coupled_symbols(settings: Settings, lr: float) -> list[dict[str, Any]]:
     """The same with decay through the gradient, across decays, from the usual start."""
     steps = round(settings.lr_steps / lr)
     decays = settings.few if lr == min(settings.rates) else settings.decays
-    places = list(itertools.product(decays, settings.seeds[:3]))
+    places = list(itertools.product(decays, settings.seeds))
     learners = [Learner(lr=lr, weight_decay=decay, optimiser="adam") for decay, _ in places]
     points = [At(lr * decay * steps, 1.0, seed, lr) for decay, seed in places]
     rows = merged(points, learners, steps)
@@ -559,10 +560,11 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         divided(result[name], lambda row: sign * row[key])[1] for name in NAMES
     ]
     seeds = sorted({row["seed"] for row in gone})
-    over = lambda of: [
-        float(np.mean([row["steps"] / of(row) for row in gone if row["seed"] == seed]))
+    over = lambda of, least=0.0: [
+        float(np.mean([row["steps"] / of(row) for row in gone
+                       if row["seed"] == seed and row["rate"] >= least]))
         for seed in seeds
-    ]
+    ]  # fmt: skip
     first = lambda row: row["start"] / row["rate"]
     steps: dict[tuple[float, float, int], list[float]] = {}
     for row in gone:
@@ -588,16 +590,18 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         IMAGES.judge(
             **by_cell(result["images"], cut),
             by_overlap=divided(result["images"], lambda row: -row["overlap"])[1],
+            in_units_of_projector=by_cell(result["images"], cut - math.log(3) / 2)["right"],
         ),
         FIRST.judge(
-            steps_over_first=over(first),
+            steps_over_first=over(first, 1e-3),
+            n_runs=sum(row["rate"] >= 1e-3 for row in gone),
+            n_seeds=len(seeds),
             by_rate={
                 f"{rate:g}": float(
                     np.mean([x["steps"] / first(x) for x in gone if x["rate"] == rate])
                 )
                 for rate in sorted({row["rate"] for row in gone})
             },
-            **all_runs,
         ),
         COUPLED.judge(
             steps_over_predicted=over(lambda row: row["predicted"]),

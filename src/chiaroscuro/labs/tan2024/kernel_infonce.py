@@ -17,6 +17,7 @@ Deviations: none in the losses; the training that shows the sign is on free poin
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -87,7 +88,8 @@ HALVES = Erratum(
     "error < 1e-10",
     "they agree after the halves of z are exchanged.",
     "error < 1e-10",
-    quote="K: Gaussian of [0:n], Laplacian of [n:2n]; Table 2: gamma = 1 of z_L, gamma = 2 of z_R",
+    quote="Sec. 5.2: the Gaussian kernel of [0:n], the Laplacian of [n:2n]; Table 2: gamma = 1 of "
+    "z_L, gamma = 2 of z_R",
     why="a matter of naming the halves",
     kind="typo",
 )
@@ -101,7 +103,7 @@ STRICTLY = Erratum(
     quote="It is easy to see that both mixing methods maintain the strictly positive definite "
     "property of the base kernels",
     why="the concatenation's halves see a part of the vector each; at the corners of a "
-    "rectangle its Gram matrix is singular",
+    "rectangle its Gram matrix is singular, on the unit sphere too (these corners lie on it)",
 )
 GAMMA = Remark(
     "S5.gamma",
@@ -318,7 +320,8 @@ def near(seed: int) -> tuple[float, float]:
 def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """All comparisons over the seeds."""
     tau = settings.tau
-    corners = torch.tensor([[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [1, 0, 1, 0]]).double()
+    signs = itertools.product((1.0, -1.0), repeat=2)
+    corners = torch.tensor([[a, 0, b, 0] for a, b in signs]).double() / 2**0.5
     eigenvalues: dict[str, float] = {}
     for name in named(tau):
         z = torch.cat([batch(settings.n, settings.d, s)[0] for s in settings.seeds])

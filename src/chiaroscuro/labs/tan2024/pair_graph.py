@@ -64,7 +64,7 @@ MONTE = Stated(
     "S3.drawn",
     "batches drawn by nodes and by edges visit objects uniformly and by degree, within five "
     "standard errors",
-    "Sec. 4: the two sampling schemes",
+    "Sec. 4: the two sampling schemes (ours)",
     "law",
     "largest_z < 5",
     enough="n_batches >= 1000",

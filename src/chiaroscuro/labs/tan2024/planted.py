@@ -48,7 +48,7 @@ MIXED = Stated(
 GAIN = Stated(
     "S2.start",
     "the clusters were not there at the start",
-    "App. C: initial positions from a normal distribution",
+    "App. C: initial positions from a normal distribution (ours)",
     "random",
     "planted_at_start < 0.1",
     kind="empirical",

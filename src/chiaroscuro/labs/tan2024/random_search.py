@@ -49,7 +49,7 @@ LOG = Erratum(
     "growth < 1e-6",
     "log-uniform on [0.01, 1] is one, and what is drawn follows it; a lower end of 0 is refused.",
     "ks < 1.95 and refused == 1",
-    quote="temperatures log-uniform on [0, 1]",
+    quote="tau, tau_1, tau_2 | [0, 1] | log uniform",
     why="some lower end was used, and is not stated",
     kind="typo",
 )
@@ -57,14 +57,14 @@ LAWS = Stated(
     "S7.laws",
     "learning rates are log-uniform on [0.01, 10], lambda uniform on [0, 1], and no two depend on "
     "each other",
-    "Table 3",
+    "Table 3 (ours)",
     "law",
     "ks < 1.95 and correlation < 0.25",
 )
 HALVING = Stated(
     "S7.halving",
     "halving finds a trial nearly as good as the best of all trained to the end, for fewer epochs",
-    "App. B: ASHA",
+    "App. B: ASHA (ours)",
     "used",
     "mean(share) < 0.6 and mean(regret) < 0.03",
     enough="n_seeds >= 3 and n_trials >= 12",
@@ -73,7 +73,7 @@ CHOICE = Stated(
     "S7.choice",
     "online validation accuracy chooses a trial above the middle one on the test side, and orders "
     "trials as the test side does",
-    "App. B: maximizes the online validation accuracy",
+    "App. B: maximizes the online validation accuracy (ours)",
     "used",
     "mean(gain) > 0 and mean(rank_correlation) > 0.5",
     enough="n_seeds >= 3 and n_trials >= 12",

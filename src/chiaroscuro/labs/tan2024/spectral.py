@@ -41,7 +41,7 @@ ROWS = Stated(
 SAMPLED = Stated(
     "S1.sampled",
     "sampled subgraphs have these frequencies, within five standard errors",
-    "Lemma 2.3, Fig. 2",
+    "Lemma 2.3, Fig. 2 (ours)",
     "law",
     "largest_z < 5",
     enough="n_samples >= 1000",
@@ -100,7 +100,10 @@ DEFINITE = Erratum(
     why="the definition asks for no symmetry. It is applied to directed subgraphs of out-degree "
     "one (below eq. (5)) and to pi_AB, of which Sec. 4 says that L(pi_AB) 'is not necessarily the "
     "Laplacian of a symmetric graph, although one can still compute the optimal embedding': the "
-    "caveat is about symmetry and leaves the definition as it is. No proof uses definiteness",
+    "caveat is about symmetry and leaves the definition as it is. For symmetric W it is right, and "
+    "so is tr(Z^T L(W) Z) >= 0 with Z on the sphere for every W. Nothing follows from it: no proof "
+    "uses definiteness",
+    kind="typo",
 )
 CLAIMS = (ROWS, SAMPLED, NODES, INFONCE, TRACE, DEGREES, ASYMMETRIC, DEFINITE)
 
