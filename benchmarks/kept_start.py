@@ -1,7 +1,7 @@
 """Does `diagnose` see a start that was not forgotten, and does its advice mend it?
 
     python benchmarks/kept_start.py planted      a random start, mixed into known rows
-    python benchmarks/kept_start.py trainings    symbols of modular addition, by their decay
+    python benchmarks/kept_start.py trainings    symbols of modular addition, by start and decay
 
 Planted: rows of three sources (third-party features of CIFAR-10, Omniglot and digits as pixels), to
 which so many parts of a random start are added: rows of a table (each row random) or features of a
@@ -9,14 +9,15 @@ random network of the same inputs. Harm is what neighbours lose of the labels. N
 first two findings, as more than a note. A random network tells labels itself: it may be no ill.
 
 Trainings: CModAdd (semantic2025, Sec. 5) by the preset `symbol-context-tokens` at ten times its
-rate and a tenth of its steps, over decays and seeds. The effect: equivalent symbols are each
-other's nearest, and their distance is below half of that of others. Where the finding is there, its
-setting is followed, once.
+rate and a tenth of its steps, over scales of the table's start (2.83 is torch's own deviation, 1)
+and decays. The effect: equivalent symbols are each other's nearest, and their distance is below
+half of that of others. Where the finding is there, its setting is followed, once.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 from pathlib import Path
@@ -30,8 +31,8 @@ from environment import save
 
 PARTS = (0.0, 0.5, 1.0, 2.0, 4.0)
 ROWS = 800
-DECAYS = (0.01, 0.1, 0.5)
 SEEDS = (0, 1)
+SCALES, DECAYS = (1.0, 2.83, 5.66), (0.01, 0.5)
 
 
 def main() -> None:
@@ -121,15 +122,14 @@ def seen(x: np.ndarray, y: np.ndarray, h0: np.ndarray, part: float) -> dict[str,
 
 def trainings() -> dict[str, Any]:
     rows = []
-    for decay in DECAYS:
-        for seed in SEEDS:
-            row = trained(decay, seed)
-            if "optimiser.weight_decay" in row["settings"]:
-                row["followed"] = trained(float(row["settings"]["optimiser.weight_decay"]), seed)
-            rows.append(row)
-            print(json.dumps(row), flush=True)
+    for scale, decay in itertools.product(SCALES, DECAYS):
+        row = trained(scale, decay)
+        if "optimiser.weight_decay" in row["settings"]:
+            row["followed"] = trained(scale, float(row["settings"]["optimiser.weight_decay"]))
+        rows.append(row)
+        print(json.dumps(row), flush=True)
     there = [row for row in rows if not row["effect"]]
-    followed = [row["followed"] for row in there if "followed" in row]
+    followed = [row["followed"] for row in rows if "followed" in row]
     return {
         "without_effect": len(there),
         "named": sum(row["named"] for row in there),
@@ -141,11 +141,15 @@ def trainings() -> dict[str, Any]:
     }
 
 
-def trained(decay: float, seed: int) -> dict[str, Any]:
+def trained(scale: float, decay: float, seed: int = 0) -> dict[str, Any]:
     """One training and its diagnosis."""
     asked = cs.engine.read_settings(
         "symbol-context-tokens",
-        [f"optimiser.weight_decay={decay}", "optimiser.lr=1e-3", "epochs=1000", f"seed={seed}"],
+        [
+            f"network.encoder=Table(n_symbols=16, d=8, scale={scale})",
+            *(f"optimiser.weight_decay={decay}", "optimiser.lr=1e-3", "epochs=1000"),
+            f"seed={seed}",
+        ],
     )
     run = cs.train(asked)
     table = run.networks.encoders[0](torch.arange(16)).detach().numpy()
@@ -153,7 +157,8 @@ def trained(decay: float, seed: int) -> dict[str, Any]:
     made = cs.diagnose(run, rows=512)
     finding = next((one for one in made.findings if one.name == "kept_start"), None)
     return {
-        "decay": decay, "seed": seed, "ratio": apart.ratio, "nearest": apart.nearest,
+        "scale": scale, "decay": decay, "seed": seed,
+        "ratio": apart.ratio, "nearest": apart.nearest,
         "effect": bool(apart.ratio < 0.5 and apart.nearest >= 0.9),
         "overlap": made.measures["start_overlap"],
         "decay_exponent": made.measures["decay_exponent"],

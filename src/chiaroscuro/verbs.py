@@ -214,6 +214,7 @@ def _diagnose_run(
         first_parameters=seen.first,
         model=run.networks.encoders[0],
         first_model=run.untrained.encoders[0],
+        given=_given(run),
         inputs=seen.inputs,
         task=task,
         metric=metric,
@@ -225,12 +226,24 @@ def _diagnose_run(
     return made
 
 
+def _given(run: Any) -> bool:
+    """Return whether the first weights of the encoder were given, loaded perhaps, and not drawn."""
+    from chiaroscuro.engine.opening import INITIAL
+
+    kept = run.run is not None and (run.run.folder / INITIAL).is_dir()
+    loaded = getattr(run.untrained.encoders[0], "pretrained", False)
+    return kept or loaded or run.ingredients.encoder is not None
+
+
 def _decay(settings: Any, records: Any) -> float | None:
-    """Return lr wd steps of a run, summed over the steps that it has made."""
-    steps = max((int(one.get("step") or 0) for one in records), default=0)
-    if not steps or settings.optimiser.decayed(1.0) is None:
+    """Return lr wd steps of a run, summed over the steps made; None before its first epoch ends."""
+    made = max((int(one.get("step") or 0) for one in records), default=0)
+    ended = next((one for one in records if one.get("epoch") and one.get("step")), None)
+    if ended is None or settings.optimiser.decayed(1.0) is None:
         return None
-    rates = settings.optimiser.lr * settings.schedule.total(steps, max(1, steps // settings.epochs))
+    per_epoch = int(ended["step"]) // int(ended["epoch"])
+    steps = settings.epochs * per_epoch
+    rates = settings.optimiser.lr * settings.schedule.total(min(made, steps), steps, per_epoch)
     return settings.optimiser.decayed(rates)
 
 

@@ -1,7 +1,12 @@
 """What a diagnosis sees of a run whose first encoder takes symbols, not samples."""
 
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
 import chiaroscuro
-from chiaroscuro.engine import examine, read_settings, train
+from chiaroscuro.engine import StopTraining, cosine, examine, read_settings, train
 
 
 def test_a_run_of_symbols_and_contexts_can_be_diagnosed(tmp_path):
@@ -37,3 +42,81 @@ def test_rows_of_a_table_are_compared_with_their_start():
     found = chiaroscuro.diagnose(train(settings))
     assert found.measures["start_overlap"] > 0.99
     assert "projector_overlap" not in found.measures  # there are no weights between h and z
+
+
+def test_all_rows_of_a_table_are_compared_also_those_of_no_sample_looked_at():
+    larger = "network.encoder=Table(n_symbols=60, d=8)"
+    run = train(read_settings("symbol-context-tokens", ["epochs=40", larger]))
+    found = chiaroscuro.diagnose(run, rows=64)
+    w, w0 = (nets.encoders[0].weight.detach() for nets in (run.networks, run.untrained))
+    cosine = float((w * w0).sum() / (w.norm() * w0.norm()))
+    assert found.measures["start_overlap"] == pytest.approx(cosine)
+    assert "duplicated_samples" not in [one.name for one in found.findings]  # equal symbols
+
+
+class Linear(nn.Module):
+    """An encoder of five numbers."""
+
+    def __init__(self, learns=True):
+        super().__init__()
+        self.layer = nn.Linear(5, 8).requires_grad_(learns)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def trained(encoder=None, callbacks=(), **settings):
+    rows = np.random.default_rng(0).normal(size=(96, 5)).astype(np.float32)
+    table = {"epochs": 2, "batch": 32, "optimiser": {"name": "adamw", "lr": 0.01}, **settings}
+    return train(
+        table,
+        data=rows,
+        encoder=encoder,
+        callbacks=callbacks,
+        view=lambda x: x + 0.1 * torch.randn_like(x),
+    )
+
+
+def test_a_frozen_encoder_has_no_neural_kernel_and_is_not_accused_of_being_its_start():
+    found = chiaroscuro.diagnose(trained(Linear(learns=False)))
+    kept = {"untrained_agreement", "start_overlap", "encoder_overlap", "kernel_alignment"}
+    assert not kept & set(found.measures)
+    assert not {"untrained_model", "kept_start"} & {one.name for one in found.findings}
+
+
+def test_averaged_weights_are_not_taken_for_frozen_ones():
+    found = chiaroscuro.diagnose(trained(Linear(), network={"average": 0.9}))
+    assert 0 < found.measures["encoder_overlap"] < 1
+    assert found.measures["untrained_agreement"] <= 1
+
+
+def test_of_a_network_with_batch_norm_weights_are_compared_and_not_h():
+    still = ["optimiser={name = 'adamw', lr = 0.0, weight_decay = 0.0}", "epochs=1", "batch=64"]
+    small = "network.encoder=ResNet(9, 0.125, stem='strided')"
+    found = chiaroscuro.diagnose(train(read_settings("digits", [small, *still]))).measures
+    assert "start_overlap" not in found
+    assert found["encoder_overlap"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("encoder", [Linear(), "MLP(d_in=5, d=8)"])
+def test_weights_that_were_given_are_told_from_those_that_were_drawn(encoder):
+    drawn = isinstance(encoder, str)
+    assert chiaroscuro.diagnose(trained(encoder)).measures.get("start_given", False) != drawn
+
+
+def test_decay_is_summed_over_the_steps_made_of_a_schedule_that_goes_further():
+    def stop(moment):
+        if moment.epoch == 9:
+            raise StopTraining("half of it")
+
+    run = trained(
+        "MLP(d_in=5, d=8)",
+        callbacks=[stop],
+        epochs=20,
+        optimiser={"name": "adamw", "lr": 0.01, "weight_decay": 0.5},
+        schedule={"name": "cosine", "warmup": 0},
+    )
+    found = chiaroscuro.diagnose(run).measures
+    assert found["steps"] == 30  # of 60
+    of_the_first_half = sum(cosine(step, 60) for step in range(30))
+    assert found["decay_exponent"] == pytest.approx(0.01 * 0.5 * of_the_first_half)

@@ -177,3 +177,17 @@ def test_the_momentum_rises_to_one():
     assert m[50] == pytest.approx(0.998)
     assert m[100] == 1.0
     assert m == sorted(m)
+
+
+@pytest.mark.parametrize(("name", "momentum"), [("adamw", 0.9), ("sgd", 0.9), ("sgd", 0.0)])
+def test_decay_alone_takes_a_weight_as_far_as_the_settings_say(name, momentum):
+    """What momentum adds is 1 / (1 - momentum), but for the 1 / (1 - momentum) steps at the end."""
+    settings = OptimiserSettings(name, lr=0.01, momentum=momentum, weight_decay=0.02)
+    layer, steps = nn.Linear(3, 2, bias=False), 1000
+    first = layer.weight.detach().clone()
+    made = optimiser(settings, layer)
+    for _ in range(steps):
+        layer.weight.grad = torch.zeros_like(layer.weight)
+        made.step()
+    gone = -torch.log(layer.weight.detach() / first).mean().item()
+    assert gone == pytest.approx(settings.decayed(0.01 * steps), rel=0.02)

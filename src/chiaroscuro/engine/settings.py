@@ -268,10 +268,15 @@ class ScheduleSettings:
             return Formula(self.formula)(step, steps, warmup, per_epoch)
         return SCHEDULES[self.name](step, steps, warmup)
 
-    def total(self, steps: int, per_epoch: int) -> float:
-        """Return the sum of the factors over all steps, from at most a thousand of them."""
-        some = range(0, steps, max(1, steps // 1000))
-        return steps * sum(self.factor(step, steps, per_epoch) for step in some) / len(some)
+    def total(self, made: int, steps: int, per_epoch: int) -> float:
+        """Return the sum of the factors over the steps made, from about a thousand of them.
+
+        Args:
+            made: number of steps made, at least 1.
+            steps, per_epoch: as for `factor`.
+        """
+        some = range(0, made, max(1, made // 1000))
+        return made * sum(self.factor(step, steps, per_epoch) for step in some) / len(some)
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,12 @@ MANY = 0.01
 
 
 def duplicated_samples(facts: Facts) -> Finding | None:
-    """Rows far nearer to another one than neighbours are, for data of this dimension."""
+    """Rows far nearer to another one than neighbours are, for data of this dimension.
+
+    Symbols are meant to occur more than once, each with the same row.
+    """
     share = facts.get("near_twins")
-    if share is None or facts.kind in ("map", "codes", "counts", "shares"):
+    if share is None or facts.get("symbols") or facts.kind in ("map", "codes", "counts", "shares"):
         return None
     exact, n = facts.main("exact_duplicates", 0), facts.main("n", 1)
     whole = facts.has("all_exact_duplicates") and facts["all_exact_duplicates"] >= exact

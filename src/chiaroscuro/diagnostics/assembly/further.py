@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from chiaroscuro.artifacts import Embeddings
+from chiaroscuro.diagnostics.assembly.starts import keeps_statistics
 from chiaroscuro.diagnostics.geometry.actions import action_measures
 from chiaroscuro.diagnostics.geometry.movement import movement
 from chiaroscuro.diagnostics.geometry.regions import regions
@@ -73,8 +74,6 @@ def further_measures(
         numbers |= _clusters(embeddings, rows["h"], labels, some, seed)
     if context.parameters is not None and "h1" in rows:
         numbers |= action_measures(embeddings, context.parameters, context.first_parameters, seed)
-    if "start_overlap" not in numbers:
-        numbers |= _kept_rows(context)
     if context.model is not None and context.inputs is not None:
         numbers |= _kernel(embeddings, context.model, context.inputs, seed)
     if context.task:
@@ -84,6 +83,8 @@ def further_measures(
 def _kernel(embeddings: Embeddings, model: Any, inputs: Any, seed: int) -> dict[str, Any]:
     """The neural kernel against classes, or else against the clusters of h."""
     if inputs.ndim < 2:  # symbols, each with weights of its own: they share no kernel
+        return {}
+    if not any(p.requires_grad for p in model.parameters()):  # frozen: it has none
         return {}
     n = _affordable(model, inputs)
     if n < FEWEST:
@@ -153,17 +154,8 @@ def _kept_weights(embeddings: Embeddings, context: Context) -> dict[str, float]:
     return {
         "projector_overlap": overlap(W, first),
         "projector_start_rank": effective_rank(first, centred=False),
+        "projector_folded": keeps_statistics(context.projector),
     }
-
-
-def _kept_rows(context: Context) -> dict[str, float]:
-    """How much of a table of symbols is its start."""
-    model, first, x = context.model, context.first_model, context.inputs
-    if model is None or first is None or x is None or x.ndim > 1:
-        return {}
-    with torch.no_grad():
-        h, h0 = (one(torch.unique(x)) for one in (model, first))
-    return {"start_overlap": overlap(h - h.mean(dim=0), h0 - h0.mean(dim=0))}
 
 
 def _one_layer(embeddings: Embeddings, context: Context, some: np.ndarray) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from chiaroscuro.diagnostics.assembly.lists import (
 )
 from chiaroscuro.diagnostics.assembly.pair_signs import pair_signs
 from chiaroscuro.diagnostics.assembly.signs import row_signs
+from chiaroscuro.diagnostics.assembly.starts import of_symbols, start_measures
 from chiaroscuro.diagnostics.geometry.anatomy import Loss, anatomy
-from chiaroscuro.diagnostics.geometry.summary import overlap
 from chiaroscuro.diagnostics.semantics.factors import survival
 from chiaroscuro.measures import (
     CATALOGUE,
@@ -76,6 +76,7 @@ class Context:
         decay: learning rate times decay, summed over the steps; None where decay is not so simple.
         model, inputs: a module, and the samples it takes in the order of the rows.
         first_model: the module before training.
+        given: whether its weights before training were given, loaded perhaps, and not drawn.
         parameters: structured array of what the second view did to each row.
         first_parameters: the same of the first view, if it was augmented too.
         task: `symbols`, `contexts` and `labels` of a downstream task, whole numbers of any length;
@@ -94,6 +95,7 @@ class Context:
     model: nn.Module | None = None
     inputs: Any = None
     first_model: nn.Module | None = None
+    given: bool = False
     parameters: Any = None
     first_parameters: Any = None
     task: Mapping[str, Any] = field(default_factory=dict)
@@ -143,13 +145,7 @@ def measure(
             _pairs(out, space, embeddings, context, _some(embeddings.n, PAIRS, draw), seed)
     if embeddings.factors is not None:
         _factors(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
-    untrained = embeddings.layers.get("untrained")
-    if untrained is not None and embeddings.h is not None:
-        few = _some(embeddings.n, PAIRS, draw)
-        out.numbers["untrained_agreement"] = linear_agreement(embeddings.h[few], untrained[few])
-        if embeddings.h.shape == untrained.shape:
-            two = (np.asarray(x[few], dtype=np.float64) for x in (embeddings.h, untrained))
-            out.numbers["start_overlap"] = overlap(*(x - x.mean(axis=0) for x in two))
+    out.numbers |= start_measures(embeddings, context, _some(embeddings.n, PAIRS, draw))
     if "paired" in embeddings.layers and embeddings.h is not None:
         _two_widths(out, embeddings, _some(embeddings.n, PAIRS, draw), seed)
     done(0.65)
@@ -429,6 +425,8 @@ def _training(out: Measured, context: Context) -> None:
     steps = [int(one["step"]) for one in context.history if _finite(one.get("step"))]
     out.numbers |= {"steps": max(steps)} if steps else {}
     out.numbers |= {} if context.decay is None else {"decay_exponent": context.decay}
+    out.numbers |= {"start_given": True} if context.given else {}
+    out.numbers |= {"symbols": True} if of_symbols(context.inputs) else {}
     if context.loss is None:
         return
     tau = getattr(context.loss.kernel, "tau", None)

@@ -5,7 +5,8 @@ Shared by the labs of Secs 5 and A.6. Learners of one shape train side by side i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,6 +153,18 @@ def _transformer(learner: Learner, n_tokens: int, length: int, width: int, out: 
     return net, nn.Linear(width, out)
 
 
+@contextmanager
+def without_subnormals() -> Iterator[None]:
+    """Take subnormal numbers for 0: moments of weights without a gradient end there, and a CPU
+    multiplies them so slowly that a step takes six times as long."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+
+
+@without_subnormals()
 def contrasted(
     tasks: Sequence[cs.data.SymbolTask],
     seeds: Sequence[int],
@@ -224,6 +237,7 @@ def _look(records: list[dict[str, Any]], step: int, table: Tensor, losses: Tenso
             record.setdefault(name, []).append(round(value, 6))
 
 
+@without_subnormals()
 def downstream(
     tables: Sequence[Any],
     seeds: Sequence[int],
