@@ -46,7 +46,7 @@ def test_rows_of_a_table_are_compared_with_their_start():
 
 def test_all_rows_of_a_table_are_compared_also_those_of_no_sample_looked_at():
     larger = "network.encoder=Table(n_symbols=60, d=8)"
-    run = train(read_settings("symbol-context-tokens", ["epochs=40", larger]))
+    run = train(read_settings("symbol-context-tokens", ["epochs=40", "optimiser.lr=0.01", larger]))
     found = chiaroscuro.diagnose(run, rows=64)
     w, w0 = (nets.encoders[0].weight.detach() for nets in (run.networks, run.untrained))
     cosine = float((w * w0).sum() / (w.norm() * w0.norm()))
@@ -102,6 +102,13 @@ def test_of_a_network_with_batch_norm_weights_are_compared_and_not_h():
 def test_weights_that_were_given_are_told_from_those_that_were_drawn(encoder):
     drawn = isinstance(encoder, str)
     assert chiaroscuro.diagnose(trained(encoder)).measures.get("start_given", False) != drawn
+
+
+def test_a_run_folder_remembers_that_weights_were_given(tmp_path):
+    """As `--init` gives them; the settings name the encoder by a text all the same."""
+    settings = read_settings("symbol-context-tokens", ["epochs=1"])
+    train(settings, tmp_path / "run", encoder=chiaroscuro.models.Table(16, 8))
+    assert chiaroscuro.diagnose(tmp_path / "run").measures["start_given"]
 
 
 def test_decay_is_summed_over_the_steps_made_of_a_schedule_that_goes_further():

@@ -63,7 +63,7 @@ READOUT = Stated(
     "C8.readout",
     "a linear readout of h beats one of r",
     "App. E",
-    "63.1 against 61.6",
+    "63.1 +- 0.9 against 61.6 +- 1.6",
     "mean(h_minus_r) > 0",
     effect="h_minus_r = 0.015",
     enough=ENOUGH,
