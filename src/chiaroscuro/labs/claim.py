@@ -113,14 +113,17 @@ def judged(rule: str, ours: Numbers) -> str:
 
     A comparison of a mean is undecided where its interval holds the bound. If the paper's effect is
     stated (`gain = 4.1`, or `a - b = 4.1` for two means) and lies beyond the interval, the paper is
-    contradicted: `fails`. Otherwise it is `inconclusive`, however narrow the interval. One
-    comparison that fails makes the claim fail.
+    contradicted: `fails`. An effect that the paper gives with an error, `gain = 4.1 +- 2`, lies
+    beyond it where all from 2.1 to 6.1 does. Otherwise it is `inconclusive`, however narrow the
+    interval. One comparison that fails makes the claim fail.
 
     Example:
         >>> judged("mean(gain) > 0", {"gain": [0.3, -0.2, 0.1]})
         'inconclusive'
         >>> judged("mean(gain) > 0 (the paper's effect: gain = 4.1)", {"gain": [0.3, -0.2, 0.1]})
         'fails'
+        >>> judged("mean(gain) > 0 (the paper's effect: gain = 1 +- 2)", {"gain": [0.3, -0.2, 0.1]})
+        'inconclusive'
         >>> judged("mean(a) > mean(b)", {"a": [1, 2, 3], "b": [0.9, 1.8, 2.85]})
         'holds'
         >>> judged("gain > 0 (to judge at all: n >= 3)", {"gain": 1.0, "n": 2})
@@ -135,13 +138,17 @@ def judged(rule: str, ours: Numbers) -> str:
     return next(v for v in ("fails", "inconclusive", "holds") if v in verdicts)
 
 
-def _effects(text: str) -> dict[str, float]:
-    """`gain = 0.041 and a - b = 1` as numbers by name."""
-    pairs = (part.split(" = ") for part in text.split(" and ")) if text else ()
-    return {name: float(value) for name, value in pairs}
+def _effects(text: str) -> dict[str, tuple[float, float]]:
+    """`gain = 0.041 and a - b = 1 +- 0.5` as numbers with their errors by name."""
+    found = {}
+    for part in text.split(" and ") if text else ():
+        name, value = part.split(" = ")
+        effect, _, error = value.partition(" +- ")
+        found[name] = (float(effect), float(error or 0))
+    return found
 
 
-def _part(part: str, rule: str, ours: Numbers, effects: Mapping[str, float]) -> str:
+def _part(part: str, rule: str, ours: Numbers, effects: Mapping[str, tuple[float, float]]) -> str:
     comparison = _COMPARISON.fullmatch(part)
     if comparison is None:
         raise InputError(
@@ -161,8 +168,9 @@ def _part(part: str, rule: str, ours: Numbers, effects: Mapping[str, float]) -> 
         return "fails"
     if effect is None:
         return "inconclusive"
-    beyond = effect if other else effect - math.fsum(right) / len(right)
-    return "inconclusive" if over.low <= beyond <= over.high else "fails"
+    size, error = effect
+    beyond = size if other else size - math.fsum(right) / len(right)
+    return "inconclusive" if over.low - error <= beyond <= over.high + error else "fails"
 
 
 def _sides(name: str, other: str, rule: str, ours: Numbers) -> tuple[list[float], list[float]]:
@@ -259,7 +267,8 @@ class Stated:
         enough: what `ours` must obey to judge at all (`n_seeds >= 3`). An identity has none and
             can never be inconclusive.
         effect: the paper's effect for the means of the rule, `gain = 0.041` or, for
-            `mean(a) > mean(b)`, `a - b = 0.041`, if it states one.
+            `mean(a) > mean(b)`, `a - b = 0.041`, if it states one; with its error, if it has one,
+            `gain = 0.041 +- 0.01`.
         kind: "identity", "empirical", "definition" or "remark"; unless given, empirical if there
             is `enough`, a mean or a statistic of a sample (`ks`, `z_mean`) in the rule, else an
             identity.

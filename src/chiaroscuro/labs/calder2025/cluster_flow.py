@@ -106,7 +106,8 @@ COLLINEAR = Remark(
 )
 SMALL = Stated(
     "V7.small",
-    "small clusters move slower, over clusters of 2 to 16 times the smallest size",
+    "small clusters move slower, over clusters of 2 to 16 times the smallest size (in proportion "
+    "to their size the slope would be 1)",
     "Remark 4.4",
     "scaled by the share of the cluster",
     "slope_low > 0",

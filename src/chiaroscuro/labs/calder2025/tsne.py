@@ -8,6 +8,12 @@ Judged by neighbourhood purity: the share of the ten nearest neighbours in the m
 point's class. Chance is 0.1. Beside the learned embedding stands that of the same network before
 training: what the architecture gives for nothing. All points are of the test side.
 
+Results. At the scale long, one training, most of the ten nearest neighbours in the map of the
+learned embedding are of the point's class (purity 0.56; pixels 0.21, untrained network 0.20).
+Automobiles, trucks, frogs and horses have places of their own; cats, dogs, deer and birds overlap,
+and there is less space between clusters than in the paper's map. After eight epochs on 10,000
+images the gain over pixels is there (0.06), the clusters are not (purity 0.25).
+
 Letters: the embedding is h, the encoder's output, as the paper's "latent embedding" is used.
 Deviations: the paper states neither network nor training. At the laptop scale the preset `cifar`
 trains a narrow network for eight epochs on 10,000 pictures, against the hundreds of epochs after
@@ -338,7 +344,8 @@ def figure(result: dict[str, Any]) -> Any:
             bars.bar(i, np.mean(values), width=0.6, color=style.COLOURS[i], alpha=0.5)
             bars.scatter([i] * len(values), values, s=14, color=style.COLOURS[i], zorder=2)
     bars.axhline(0.1, color=style.GREY, linestyle="--", linewidth=0.8)
-    bars.text(2.45, 0.1, "chance", ha="right", va="bottom", color=style.GREY)
+    bars.text(2.62, 0.1, "chance", va="center", color=style.GREY)
     bars.set_xticks(range(3), ("pixels", "untrained", "SimCLR"))
-    style.label(bars, f"map of {images}", "purity of neighbourhoods", "each seed, and the mean")
+    seeds = "one training" if len(result["maps"]) == 1 else "each seed, and the mean"
+    style.label(bars, f"map of {images}", "purity of neighbourhoods", seeds)
     return canvas

@@ -23,10 +23,11 @@ stays annihilated to the last digit; the law of the data has this symmetry, a ba
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -147,14 +148,14 @@ PAPER = Settings(
 )
 
 
-def by_squares(values: list[float]) -> float:
+def by_squares(values: Sequence[float] | np.ndarray) -> float:
     """The effective rank by squares: the exponential of the entropy of s_i^2 over their sum.
 
     Example:
         >>> round(by_squares([1.0, 1.0, 1e-4]), 4)
         2.0
     """
-    p = torch.tensor(values, dtype=torch.float64).square()
+    p = torch.as_tensor(values, dtype=torch.float64).square()
     p = p / p.sum()
     return float(torch.exp(torch.special.entr(p).sum()))
 

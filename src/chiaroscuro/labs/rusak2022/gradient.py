@@ -114,8 +114,8 @@ COUNT = Remark(
 RULE = Erratum(
     "C6.rule",
     "App. C, Prop. 3 and the sentence before it",
-    "tau_c = sigma_c / sigma_s brings the gradients of content and style to one order of "
-    "magnitude, for sigma_c <= sigma_s / 10 too.",
+    "tau_c = sigma_c / sigma_s keeps the gradients of content and style within one order of "
+    "magnitude, however small sigma_c is.",
     "ratio < 10",
     "tau_c / tau_s = (2 sigma_z^2 - sigma_c^2) / (2 sigma_z^2 - sigma_s^2) equalises them, and "
     "exceeds 1.",
@@ -127,8 +127,7 @@ RULE = Erratum(
     "in the paper's own eq. (5), marginal and conditional variance alike, while eq. (16) lets it "
     "divide the conditional one alone. Without any temperature the gradients are of one order of "
     "magnitude; with this one they differ by a factor that grows as sigma_s / sigma_c, without "
-    "bound for content in the paper's sense (sigma_c = 0, where the rule gives tau_c = 0). It "
-    "follows that Sec. 3's tau_c > tau_s is the direction that equalises gradients",
+    "bound for content in the paper's sense (sigma_c = 0, where the rule gives tau_c = 0)",
 )
 SINGULAR = Erratum(
     "C6.singular",
@@ -139,9 +138,9 @@ SINGULAR = Erratum(
     "exceptions == 0 and exceptions_of_zero == 0",
     quote="For square matrices A, B in R^{n x n}, the product AB is singular if and only if both "
     "A, B are singular -- including the case when any of both is the zero matrix 0 in R^{n x n}",
-    why="det AB = det A det B. What follows from it is right all the same: it is used of a "
-    "product that is zero, W [Sx - S~] = 0, and with a definite second factor W must be 0",
-    kind="typo",
+    why="det AB = det A det B: one singular factor is enough. What follows from the lemma is right "
+    "all the same: it is used of a product that is zero, W [Sx - S~] = 0, and with a definite "
+    "second factor W must be 0",
 )
 SIGN = Erratum(
     "C6.sign",

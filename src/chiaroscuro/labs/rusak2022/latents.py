@@ -32,6 +32,7 @@ MOMENTS = Stated(
     "Sec. 4.1, preliminaries (ours)",
     "exact laws",
     "z_mean < 5 and z_variance < 5",
+    kind="remark",
 )
 DENSITY = Stated(
     "C1.density",
@@ -39,6 +40,7 @@ DENSITY = Stated(
     "Sec. 2: marginal and conditional (ours)",
     "exact laws",
     "z_entropy < 5",
+    kind="remark",
 )
 CONTENT = Stated(
     "C1.content",

@@ -24,9 +24,9 @@ latents, however collapsed, so singular values are used.
 
 Seeds 3 to 8 and 9 to 14 are pooled. With the first six known, the levels were added to the rules of
 C3.either, C3.effective and C3.rank and C3.stands was written: these four are judged on seeds 9 to
-14 alone. The other rules are as they were and are judged on all twelve; of C3.tau the first half
-contradicts 1.2 (0.82 to 1.08 times as flat) and the second by itself left it open (0.50 to 1.17);
-they were pooled after both were known.
+14 alone. The other rules are as they were and are judged on all twelve. The paper's effect was
+stated for C3.tau later: "the same spectrum as without content" is at least ten times as flat as
+with one tau. On either half by itself it then fails too (0.82 to 1.08, 0.74 to 1.28 times as flat).
 
 The first run counted large singular values by the largest *ratio* of neighbours, which is decided
 by values near zero (C3.sphere failed so, by one encoder of nine); now it is the largest drop.
@@ -70,7 +70,7 @@ LARGE = Stated(
 )
 SPHERE = Stated(
     "C3.sphere",
-    "on the sphere too",
+    "on the sphere with d_c content dimensions exactly d_c singular values are large, too",
     "Sec. 4.1, linear: cosine similarity",
     "d_c large",
     "mean(counted_right) > 0.9 and mean(least_gap) > 2",
@@ -83,6 +83,7 @@ TAU = Stated(
     "the same spectrum as without content",
     "mean(flatter_than_levels) > 1.2",
     enough="steps >= 1000",
+    effect="flatter_than_levels = 10",  # without content W is at least ten times as flat
 )
 EITHER = Stated(
     "C3.either",
@@ -103,8 +104,8 @@ STANDS = Remark(
     "their levels.",
     "mean(flatter_by_an_order) > 1.2",
     "neither does, and it is at the start that an order matters: content grows faster than style "
-    "near W = 0, tau_c > tau_s lessens that lead and tau_c < tau_s adds to it. So C6.rule stands, "
-    "for the gradient at the start; at the end the split is ill-posed, and C3.tau does not stand.",
+    "near W = 0, tau_c > tau_s divides that lead by the ratio of the two, and tau_c < tau_s "
+    "multiplies it.",
     "mean(lead_reversed) < mean(lead_of_one_tau) and mean(lead_split) > mean(lead_of_one_tau)",
     enough="steps >= 1000",
 )
@@ -144,7 +145,7 @@ class Settings:
     """Latents and training.
 
     Args:
-        seeds: a mixing, a start and draws each; three runs pooled, see the header.
+        seeds: a mixing, a start and draws each; two runs pooled, see the header.
         fresh: the first seed that was not known when the levels were added to rules.
         d: 8 [Sec. 4.1]. contents: d_c, as in Fig. 1.
         std, kappa: of style in the box and on the sphere; ours, see the header.
@@ -153,7 +154,7 @@ class Settings:
         steps, batch, lr: of Adam; ours.
     """
 
-    seeds: tuple[int, ...] = tuple(range(3, 27))
+    seeds: tuple[int, ...] = tuple(range(3, 15))
     fresh: int = 9
     d: int = 8
     contents: tuple[int, ...] = (0, 1, 2, 4)

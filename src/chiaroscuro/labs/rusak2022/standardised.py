@@ -81,7 +81,7 @@ AFTER = Stated(
 )
 BEFORE = Stated(
     "C7.before",
-    "and so does the readout before the projector",
+    "without the norm and with unequal temperatures the readout before the projector improves",
     "Table 2",
     "93.0 to 93.2",
     "mean(gain) > 0",

@@ -9,6 +9,9 @@ from 0.30 to 0.13 in 400 steps, measured once). Compared with one temperature, a
 two that know d_c, on the nonlinear processes of C4.
 
 Judged: R^2 of style and of content in the output and before the last two layers, all in one table.
+Any measured or trained temperatures have a level as well, and one temperature at a fifth of the
+usual one brings back more style than either method does, so gains are over one temperature at the
+better of the two levels, on fresh seeds; before, they were over the usual level alone.
 
 Deviations: none of this is in the paper. Processes, encoder and training are those of C4.
 """
@@ -29,18 +32,20 @@ __all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure",
 
 ADAPTIVE = Stated(
     "C4.adaptive",
-    "measured temperatures keep more style in the output than one temperature, in the box",
+    "measured temperatures keep more style in the output than one temperature at either level, in "
+    "the box",
     "Prop. 3, as a method (ours)",
     "proposed",
-    "mean(gain_box) > 0.05",
+    "mean(gain_over_levels) > 0",
     enough="steps >= 2000",
 )
 BALANCED = Stated(
     "C4.balanced",
-    "trained temperatures keep more style in the output than one temperature, in the box",
+    "trained temperatures keep more style in the output than one temperature at either level, in "
+    "the box",
     "Sec. 3 (ours)",
     "not tried",
-    "mean(gain_box) > 0.05",
+    "mean(gain_over_levels) > 0",
     enough="steps >= 2000",
 )
 COST = Stated(
@@ -53,10 +58,11 @@ COST = Stated(
 )
 NORM = Stated(
     "C4.norm",
-    "on the sphere with the norm neither brings style back",
+    "on the sphere with the norm neither brings back a tenth of R^2 of style over one temperature "
+    "at the better of its levels",
     "Sec. 4.1: for the sphere, we further need to remove the norm",
     "needs more",
-    "mean(adaptive_gain) < 0.1 and mean(balanced_gain) < 0.1",
+    "mean(adaptive_over_levels) < 0.1 and mean(balanced_over_levels) < 0.1",
     enough="steps >= 2000",
 )
 CLAIMS = (ADAPTIVE, BALANCED, COST, NORM)
@@ -73,7 +79,7 @@ class Settings:
         most: bound of both kinds of temperatures; 10 is the default of both.
     """
 
-    seeds: tuple[int, ...] = (3, 4, 5, 6, 7, 8)
+    seeds: tuple[int, ...] = (9, 10, 11, 12, 13, 14)
     d: int = 10
     content: int = 5
     std: float = 0.25
@@ -147,9 +153,15 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         both = zip(of(f"{space}, {kind}", what), of(f"{space}, one", what), strict=True)
         return [a - b for a, b in both]
 
+    def over_levels(space: str, kind: str) -> list[float]:
+        """Gains of style over one temperature at the better of its two levels."""
+        both = zip(over(space, kind, "style"), over(space, "low", "style"), strict=True)
+        return [gained - max(0.0, by_level) for gained, by_level in both]
+
     steps = result["steps"]
     lost = lambda kind: [-x for x in over("box", kind, "content")]
     gain = lambda kind: {
+        "gain_over_levels": over_levels("box", kind),
         "gain_box": over("box", kind, "style"),
         "known_gain_box": over("box", "known", "style"),
         "level_gain_box": over("box", "low", "style"),
@@ -160,6 +172,8 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         BALANCED.judge(**gain("balanced")),
         COST.judge(adaptive_loss=lost("adaptive"), balanced_loss=lost("balanced"), steps=steps),
         NORM.judge(
+            adaptive_over_levels=over_levels("sphere", "adaptive"),
+            balanced_over_levels=over_levels("sphere", "balanced"),
             adaptive_gain=over("sphere", "adaptive", "style"),
             balanced_gain=over("sphere", "balanced", "style"),
             known_gain=over("sphere", "known", "style"),

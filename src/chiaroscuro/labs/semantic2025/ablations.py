@@ -56,7 +56,7 @@ NO_DECAY = Stated(
 )
 LOW_START = Stated(
     "E3.low_start",
-    "a small start without decay mends that",
+    "from a small start equivalent symbols come together without weight decay as well",
     "App. A.8, Fig. 6",
     "close; better downstream than fresh rows",
     "mean(ratio) < 0.5 and mean(nearest) > 0.9 and mean(gain) > 0",

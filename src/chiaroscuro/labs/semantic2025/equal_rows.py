@@ -99,7 +99,8 @@ UNLABELLED = Stated(
 )
 ENCODER = Stated(
     "E1.encoder",
-    "so they are for any fixed encoder with d + 1 affinely independent contexts, optimal or not",
+    "rows of equivalent symbols are equal for any fixed encoder with d + 1 affinely independent "
+    "contexts, optimal or not",
     "stronger than Thm 4.2",
     "optimal encoders only",
     "equal < 1e-4 and excess > 1e-3",

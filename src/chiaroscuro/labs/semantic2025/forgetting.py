@@ -133,8 +133,8 @@ KEPT = Stated(
 )
 IMAGES = Stated(
     "E2.kept_images",
-    "carried over to a linear projector that is trained on images, it is right for four of five "
-    "cells too, and for more than the larger class has",
+    "carried over to a linear projector that is trained on images, the mean threshold of the three "
+    "is right for four of five cells, and for more than the larger class has",
     "cosentino2022, Fig. 1 (ours)",
     "not stated",
     "share >= 0.8 and share > larger_class",

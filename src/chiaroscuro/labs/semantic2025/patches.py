@@ -44,7 +44,8 @@ PIXELS = Stated(
 )
 UNTRAINED = Stated(
     "E5.untrained",
-    "and more often than those of the same encoder before training",
+    "neighbours of patch embeddings name the class more often than those of the same encoder "
+    "before training",
     "Secs 2.1, 3",
     "not measured",
     "mean(trained) > mean(untrained)",

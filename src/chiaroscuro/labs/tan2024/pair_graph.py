@@ -68,6 +68,7 @@ MONTE = Stated(
     "law",
     "largest_z < 5",
     enough="n_batches >= 1000",
+    kind="remark",
 )
 PLANTED = Stated(
     "S3.planted",

@@ -51,7 +51,7 @@ GAIN = Stated(
     "App. C: initial positions from a normal distribution (ours)",
     "random",
     "planted_at_start < 0.1",
-    kind="empirical",
+    kind="remark",
 )
 SPHERE = Remark(
     "S2.sphere",

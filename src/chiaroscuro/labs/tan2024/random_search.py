@@ -60,6 +60,7 @@ LAWS = Stated(
     "Table 3 (ours)",
     "law",
     "ks < 1.95 and correlation < 0.25",
+    kind="remark",
 )
 HALVING = Stated(
     "S7.halving",

@@ -45,6 +45,7 @@ SAMPLED = Stated(
     "law",
     "largest_z < 5",
     enough="n_samples >= 1000",
+    kind="remark",
 )
 NODES = Stated(
     "S1.nodes",
