@@ -72,7 +72,7 @@ def test_counts_keep_kinds_apart():
         "2 identities to 1e-10, all verified; 3 other checks of mathematics, 1 not verified; "
         "2 empirical claims of the papers: 1 fails, 1 inconclusive; "
         "3 empirical claims of ours: 2 hold, 1 fails; 1 erratum; 1 typo; 1 remark of ours; "
-        "of supposed remarks of ours not confirmed: 1 fails; 1 definition"
+        "1 remark of ours not confirmed (1 fails); 1 definition"
     )
 
 

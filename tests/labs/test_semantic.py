@@ -284,7 +284,7 @@ def planted_law(number, aside):
     gone = [forgetting.coupled(1e-3, d, 0.3, seed) for d in (1e-3, 1e-2) for seed in range(6)]
     result |= {"n_seeds": 3, "coupled": gone, "coupled symbols": [
         {"lr": lr, "wd": wd, "seed": seed, "appears": (lr, wd) == (1e-4, 1e-2), "way": 1.0}
-        for lr in (1e-4, 1e-3) for wd in (1e-3, 1e-2) for seed in range(3)
+        for lr in (1e-4, 1e-3) for wd in (1e-3, 1e-2) for seed in range(6)
     ]}  # fmt: skip
     return {claim.id: claim.verdict for claim in forgetting.claims(result)}
 

@@ -47,9 +47,9 @@ of convergence, an ordering or a tolerance that the rule states. An *empirical* 
 by a measurement; it is *ours* where the paper does not say it. An *erratum* is a mathematical
 statement that fails as printed while the corrected one holds, both measured; they are listed
 [below](#errata) with the sentence and why it cannot be read otherwise. A *typo* is a slip of
-the pen, or a wrong statement from which nothing follows, listed [below](#typos) too. A *remark* is
-our own; the paper does not contradict it. A *definition* cannot be refuted by an experiment. None
-of the last four counts as a hold.
+the pen that the paper has right elsewhere, or a wrong word in passing from which nothing follows;
+typos are listed [below](#typos) too. A *remark* is our own; the paper does not contradict it. A
+*definition* cannot be refuted by an experiment. None of the last four counts as a hold.
 
 A rule such as `mean(gain) > 0` is judged by the 95 % interval of a mean over seeds (Student's t),
 `mean(a) > mean(b)` by that of the differences a - b, paired by seed. Both are printed like this:
@@ -179,7 +179,7 @@ def counts(rows: Iterable[dict[str, Any]]) -> str:
             if shown := own.count(name):
                 said.append(_many(shown, words))
             if others := tally([verdict for verdict in own if verdict != name]):
-                said.append(f"of supposed {words[1]} not confirmed: {others}")
+                said.append(f"{_many(len(own) - shown, words)} not confirmed ({others})")
     return "; ".join(said)
 
 
@@ -211,7 +211,7 @@ def claims_page(folder: Path) -> str:
             if lab.paper == paper:
                 lines += ["", f"### {', '.join(lab.topics)}: {lab.title}", "", *_lab(lab, record)]
                 for scale, others in beside.items():
-                    lines += _other(lab, others[lab], scale)
+                    lines += _other(lab, others[lab], scale, record)
     for verdict, heading in (("erratum", "Errata"), ("typo", "Typos")):
         lines += ["", f"## {heading}", "", *_misprints(rows, verdict)]
     return "\n".join(lines) + "\n"
@@ -260,7 +260,7 @@ def _lab(lab: Lab, record: dict[str, Any] | None) -> list[str]:
             claim.statement,
             "see printed" if erratum else str(claim.paper),
             brief(claim),
-            claim.rule,
+            _worded(claim.rule),
         )
         table.append(_row(*cells))
     early = [] if current(lab, record, SCALE) else [EARLIER]
@@ -273,14 +273,20 @@ def current(lab: Lab, record: dict[str, Any], scale: str) -> bool:
     return json.loads(json.dumps(dataclasses.asdict(lab.settings(scale)))) == record["settings"]
 
 
-def _other(lab: Lab, record: dict[str, Any] | None, scale: str) -> list[str]:
-    """The verdicts at another scale, where it was run."""
+def _other(
+    lab: Lab, record: dict[str, Any] | None, scale: str, beside: dict[str, Any] | None
+) -> list[str]:
+    """The verdicts at another scale, where it was run; the rule, if it is not the one above."""
     if record is None:
         return []
+    above = {row["id"]: row["rule"] for row in beside["claims"]} if beside else {}
     table = [f"| {BESIDE[scale]} | verdict | ours |", "|---|---|---|"]
-    table += [_row(row["id"], _MARK[row["verdict"]], _brief(row)) for row in record["claims"]]
+    for row in record["claims"]:
+        own = "" if row["rule"] == above.get(row["id"]) else f"; rule: {_worded(row['rule'])}"
+        table.append(_row(row["id"], _MARK[row["verdict"]], _brief(row) + own))
     command = f"`chiaro reproduce {lab.name} --scale {scale}`"
-    return ["", *table, "", f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
+    early = [] if current(lab, record, scale) else ["", EARLIER]
+    return ["", *table, *early, "", f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
 
 
 def _seeds(record: dict[str, Any]) -> str:
@@ -301,7 +307,7 @@ def _seeds(record: dict[str, Any]) -> str:
 
 
 def discussed(lab: Lab) -> list[str]:
-    """Return what the header of a lab says of its results: the paragraph that begins `Results.`
+    """Return what the header of a lab says of its results: paragraphs that begin with `Results`.
 
     Example:
         >>> discussed(next(lab for lab in all_labs() if lab.name == "atoms"))
@@ -310,11 +316,16 @@ def discussed(lab: Lab) -> list[str]:
     path = HERE / lab.paper / f"{lab.name}.py"
     header = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     paragraphs = (" ".join(text.split()) for text in header.split("\n\n"))
-    return [text for text in paragraphs if text.startswith("Results.")]
+    return [text for text in paragraphs if text.startswith("Results")]
 
 
 def _row(*cells: str) -> str:
     return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+
+
+def _worded(rule: str) -> str:
+    """A rule for readers."""
+    return rule.replace("(to judge at all: ", "(judged only if ")
 
 
 def _cell(text: str) -> str:
@@ -328,21 +339,24 @@ def gallery_page(folder: Path) -> str:
     lines = ["# Gallery", "", "<!-- made by `make pages` from docs/results; do not edit -->"]
     lines += [
         "",
-        f"One figure per experiment, at the scale `{SCALE}`. The page of [claims](claims.md)",
-        "explains the verdicts and lists the rules and numbers behind them.",
+        f"One figure per experiment, at the scale `{SCALE}` unless another is named. The page of",
+        "[claims](claims.md) explains the verdicts and lists the rules and numbers behind them.",
         "",
         "## Main figures of the papers",
     ]
     for name, place, shows in FIRST:
         lab = next(lab for lab in kept if lab.name == name)
-        best = next((s for s in ("paper", "long") if beside[s][lab]), SCALE)
-        record = kept[lab] if best == SCALE else beside[best][lab]
-        if record is None:
+        run_at = [(s, beside[s][lab]) for s in ("paper", "long")] + [(SCALE, kept[lab])]
+        records = [(scale, record) for scale, record in run_at if record]
+        # a table of which the larger scale has a part is shown at both
+        shown = records if name == "pictures" else records[:1]
+        if not shown:
             continue
         lines += ["", f"### {place}", "", f"*The paper*: {shows}.", ""]
-        lines += [f"*Here* (scale `{best}`, {_seeds(record)}): {_verdicts(record)}.", ""]
+        for scale, record in shown:
+            lines += [f"*Here* (scale `{scale}`, {_seeds(record)}): {_verdicts(record)}.", ""]
         lines += [text.removeprefix("Results. ") for text in discussed(lab)]
-        lines += ["", *_shown(lab, record, best)]
+        lines += ["", *(line for scale, record in shown for line in _shown(lab, record, scale))]
     papers: list[str] = []
     for lab, record in kept.items():
         if record is None:
@@ -382,9 +396,8 @@ def verdicts_page(folder: Path) -> str:
         "",
         f"Of the first results committed at the scale `{SCALE}`, {len(changed)} verdicts are no",
         f"longer the same, {sum(not row[2] for row in rows)} claims were dropped, and "
-        f"{sum(not row[1] for row in rows)} are new since rules are about",
-        "means and intervals. A rule is given where it changed. The page of [claims](claims.md)",
-        "explains the verdicts.",
+        f"{sum(not row[1] for row in rows)} were added later.",
+        "A rule is given where it changed. The page of [claims](claims.md) explains the verdicts.",
         "",
         "| claim | first verdict and numbers | verdict and numbers now | reason |",
         "|---|---|---|---|",
@@ -412,7 +425,10 @@ def moved(folder: Path) -> list[tuple[str, str, str, str]]:
         today = f"{_MARK[row['verdict']]}: {_brief(row)}" if row else ""
         if before and row:
             if row["kind"] == "empirical" and before["rule"] != row["rule"]:
-                then, today = f"{then} ({before['rule']})", f"{today} ({row['rule']})"
+                then, today = (
+                    f"{text} ({_worded(one['rule'])})"
+                    for text, one in ((then, before), (today, row))
+                )
             if _bare(before["ours"]) == _bare(_brief(row)):
                 today = f"{_MARK[row['verdict']]}: the same numbers"
         rows.append((name, then, today, reasons.get(name, "")))

@@ -267,7 +267,8 @@ def trained(settings: Settings, seed: int, place: Path) -> dict[str, Any]:
     )
     h = table.weight.detach().numpy().astype(np.float64)
     seconds = time.process_time() - began
-    overlap = float(torch.cosine_similarity(first.flatten(), table.weight.flatten(), dim=0))
+    last = table.weight.detach()
+    overlap = float(torch.cosine_similarity(first.flatten(), last.flatten(), dim=0))
     return {
         "curve": curve, "seconds": seconds, "examples": data["examples"], "overlap": overlap,
         **ends(h, data),
