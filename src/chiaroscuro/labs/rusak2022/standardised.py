@@ -18,15 +18,14 @@ its numbers (91.4 and 91.4 after, 93.0 and 92.5 before the projector) it does no
 temperatures with it do (92.5, 93.2). Both are checked on the printed numbers, ours stand beside.
 
 Results. The spectra are as in Fig. 2: without the norm the effective rank of z rises by ten to
-twelve of 64 (that of h from 78 to 87 of 128), and unequal temperatures change it by less than 5 %.
-Table 2 does not show after so short a training (80,000 images, too few to judge it by): with
-unequal temperatures the readout is 1.6 points below the regular row's after the projector (-4.0 to
-0.7; the paper has 1.1 above) and before it (-4.7 to 1.5; 0.2 above). The spectrum moves by the
-level, not by the split: the effective rank of z is 54.4 with one temperature at that level, 54.6
-with unequal ones and 52.3 without either. What the split does to the readout beyond its level is
-open: -0.6 points after the projector (-5.3 to 4.1), -0.2 before it, where the level alone is 1.1
-and 1.3 points below the regular row. The paper's own differences come after a training that is far
-longer; ours vary by 1 to 3 points between seeds.
+twelve of 64 after 10,000 images and by six to seven after all 50,000 (`long`), and unequal
+temperatures change it by 4 to 5 %. It moves by the level, not by the split: one temperature at that
+level does the same to within 1 %. Table 2 does not show, and neither scale trains long enough to
+judge it: at `long` the regular row is read at 46.3 % after the projector and 48.1 % before it, where
+the paper has 91.4 and 93.0. There unequal temperatures cost 1.0 points after the projector (-2.2 to
+0.3; the paper gains 1.1) and 1.0 before it (0.6 to 1.3; the paper gains 0.2), and so does their
+level alone: the split itself changes the readout by -0.06 points (-0.08 to -0.05), before the
+projector by 0.1 (-0.7 to 1.0).
 
 Deviations. The paper gives neither similarity nor temperature without the norm. Ours: the scalar
 product of standardised z. Such z of d dimensions have scalar products of up to d where cosines have
@@ -52,8 +51,9 @@ from chiaroscuro.labs.trained import here, scored, trained
 __all__ = ["CLAIMS", "LAPTOP", "LONG", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
 ENOUGH = "n_seeds >= 3 and epochs >= 4"
-TRAINED = "n_seeds >= 3 and n_seen >= 200_000"
-"""Where the paper reads 91 to 93 %: gains of a point need more than a few thousand steps."""
+TRAINED = "n_seeds >= 3 and epochs >= 50"
+"""As for Table 1 of tan2024: where the paper reads 91 to 93 %, gains of a point are not to be
+judged at 40 to 48 %."""
 SPECTRUM = Stated(
     "C7.spectrum",
     "without the norm, z uses more dimensions (effective rank after the projector)",
@@ -218,7 +218,6 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """A piece for each row and seed."""
     return {
         "epochs": settings.epochs,
-        "n_images": len(cs.data.open_data(source(settings)).part("train")),
         "rows": {
             row: [
                 keep(f"{row} {seed}", lambda r=row, s=seed: measured(settings, r, s))
@@ -235,7 +234,6 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     many = {
         "n_seeds": len(result["rows"]["regular"]),
         "epochs": result["epochs"],
-        "n_seen": result["epochs"] * result["n_images"],
     }
     change = np.abs(of("unequal", "rank_z") / of("no norm", "rank_z") - 1)
     gain = lambda name, over="regular": of("unequal", name) - of(over, name)
