@@ -44,6 +44,8 @@ _OURS |= {"objects.json", "initial", "scaling.json", "tokenizer", "transformers"
 _DESCRIBED: dict[str, type] = dict.fromkeys(("path", "text", "sha256", "python"), str)
 _DESCRIBED |= dict.fromkeys(("rows", "tensors", "parameters", "d"), int)
 _DESCRIBED |= dict.fromkeys(("values", "code"), dict)
+_GIVEN = "given"
+"""Key of `objects.json`: which networks were given as modules."""
 _WRITTEN = (
     *("history.jsonl", "checkpoints", "embeddings", "initial", "moments"),
     *("tokenizer", "transformers"),
@@ -150,7 +152,8 @@ class Run:
         checkpoints/      see `chiaroscuro.artifacts.checkpoints`
         embeddings/       files of `Embeddings`
         skipped.json      files of the data that could not be read, if any
-        objects.json      what is known of objects that have no notation, if any were given
+        objects.json      what is known of objects that have no notation, and which networks were
+                          given as modules, if any were
         tokenizer/        the vocabulary that texts were read by, if it was one of another library
         scaling.json      mean and standard deviation of the features of a table, if it was one
         transformers/     the configurations of encoders of that library, if there are any
@@ -285,6 +288,7 @@ class Run:
         """Return what is known of objects without a notation, from `objects.json`, by name."""
         path = self.folder / "objects.json"
         objects = self._json("objects.json") if path.is_file() else {}
+        objects.pop(_GIVEN, None)
         for name, known in objects.items():
             wrong = None if isinstance(known, dict) else name
             for key, kind in _DESCRIBED.items() if isinstance(known, dict) else ():
@@ -300,10 +304,31 @@ class Run:
             )
         return objects
 
-    def write_objects(self, objects: Mapping[str, Any]) -> Path:
-        """Write `objects.json`, whole or not at all, with its `format`."""
+    def given_networks(self) -> list[str] | None:
+        """Return which networks were given as modules, by name, from `objects.json`.
+
+        None where it is not recorded: none was given, or the run is of an older version.
+        """
         path = self.folder / "objects.json"
-        _write_text(path, to_json({"format": RUN_FORMAT, **objects}, indent=2) + "\n")
+        known = self._json("objects.json").get(_GIVEN) if path.is_file() else None
+        if known is None:
+            return None
+        need(
+            isinstance(known, dict) and all(isinstance(one, str) for one in known.values()),
+            lambda: f"`{path}` does not describe objects as we do, at `{_GIVEN}`.",
+        )
+        return list(known)
+
+    def write_objects(self, objects: Mapping[str, Any], given: Sequence[str] = ()) -> Path:
+        """Write `objects.json`, whole or not at all, with its `format`.
+
+        Args:
+            objects: what is known of objects without a notation, by name.
+            given: names of the networks that were given as modules.
+        """
+        path = self.folder / "objects.json"
+        record = {_GIVEN: dict.fromkeys(given, "module")} if given else {}
+        _write_text(path, to_json({"format": RUN_FORMAT, **record, **objects}, indent=2) + "\n")
         return path
 
     def scaling(self) -> dict[str, Any] | None:

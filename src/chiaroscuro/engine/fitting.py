@@ -801,7 +801,8 @@ def _opened(
     if resume:
         _require_same_texts(run, settings)
         origin.notes.extend(require_same(str(run.folder), run.objects(), known))
-    return run, lambda: remember(run, whole, known, anew=state.step == 0)
+    given = objects.modules().given()
+    return run, lambda: remember(run, whole, known, given, anew=state.step == 0)
 
 
 def _require_same_texts(run: Run, settings: Settings) -> None:
@@ -833,15 +834,24 @@ def _objects(plan: _Plan, state: State) -> Ingredients:
     )
 
 
-def remember(run: Run, networks: Networks, known: Mapping[str, Any], *, anew: bool = False) -> None:
+def remember(
+    run: Run,
+    networks: Networks,
+    known: Mapping[str, Any],
+    given: Sequence[str] = (),
+    *,
+    anew: bool = False,
+) -> None:
     """Write what a run needs to know of objects: how they look, and the weights they began with.
+
+    And which networks were `given` those weights; files of weights in the settings give them too.
 
     Weights that are there stay, unless training begins `anew` with those that are given. What a
     save that was killed left of the weights does not count.
     """
     if anew or not checkpoints.any_saved(run.folder / INITIAL):
-        if known or anew:
-            run.write_objects(known)
+        if known or given or anew:
+            run.write_objects(known, given)
         save_initial(run, networks)
 
 

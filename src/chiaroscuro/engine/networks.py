@@ -202,7 +202,11 @@ class Modules:
 
     def any(self) -> bool:
         """Return whether one is given."""
-        return any(value is not None for value in vars(self).values())
+        return bool(self.given())
+
+    def given(self) -> list[str]:
+        """Return the names of those that are given."""
+        return [name for name, value in vars(self).items() if value is not None]
 
 
 def build(

@@ -218,6 +218,36 @@ class OpenRun:
             return _loaded(built, initial, self.name)
 
     @property
+    def given(self) -> frozenset[str]:
+        """Names of the networks that were given their first weights, and did not draw them.
+
+        A folder without a record of it, of an older version, has kept first weights where any
+        network was given; they are taken for those of the encoder.
+        """
+        loaded = {"encoder"} if getattr(self.untrained.encoders[0], "pretrained", False) else set()
+        modules = self.ingredients.modules().given()
+        if self.run is None:
+            return frozenset({*modules, *loaded})
+        recorded = self.run.given_networks()
+        if recorded is None:
+            kept = (self.run.folder / INITIAL).is_dir() or "encoder" in modules
+            recorded = ["encoder"] if kept else []
+        return frozenset({*recorded, *loaded})
+
+    @property
+    def step(self) -> int | None:
+        """The step of the weights: of the newest checkpoint, or the last of the history.
+
+        None for networks of another moment, whose step is not known.
+        """
+        if self.run is not None and self._networks is None:
+            checkpoint = self._newest.checkpoint
+            return None if checkpoint is None else checkpoint.step
+        if self.run is not None or self._records is None:
+            return None
+        return max((int(one.get("step") or 0) for one in self._records), default=0)
+
+    @property
     def encoder(self) -> Any:
         """The first trained encoder."""
         return self.networks.encoders[0]

@@ -350,7 +350,7 @@ def _prepare(made: _Resolved, origin: Origin, run: Run, resume: bool) -> Callabl
         if changed.any:
             run.write_settings(settings.table())
         if made.initial is not None:
-            remember(run, made.networks, made.known)
+            remember(run, made.networks, made.known, made.objects.modules().given())
         elif made.known:
             run.write_objects(made.known)
         if skipped:
