@@ -199,22 +199,22 @@ def _diagnose_run(
 ) -> Any:
     from chiaroscuro import diagnostics
 
-    projector, records = run.networks.projectors[0], run.history().records
-    bends = getattr(projector, "last", "none") == "unit"  # dividing by a norm is not affine
+    records = run.history().records
     context = diagnostics.Context(
         loss=run.contrast,
         batch=run.settings.batch,
         queue=run.settings.network.queue,
         settings=run.settings.table(),
         history=records,
-        projector=None if bends else projector,
-        first_projector=None if bends else run.untrained.projectors[0],
+        projector=run.networks.projectors[0],
+        first_projector=run.untrained.projectors[0],
         decay=_decay(run.settings, records),
         parameters=seen.second,
         first_parameters=seen.first,
         model=run.networks.encoders[0],
         first_model=run.untrained.encoders[0],
-        given=_given(run),
+        given=run.given,
+        step=run.step,
         inputs=seen.inputs,
         task=task,
         metric=metric,
@@ -226,25 +226,44 @@ def _diagnose_run(
     return made
 
 
-def _given(run: Any) -> bool:
-    """Return whether the first weights of the encoder were given, loaded perhaps, and not drawn."""
-    from chiaroscuro.engine.opening import INITIAL
-
-    kept = run.run is not None and (run.run.folder / INITIAL).is_dir()
-    loaded = getattr(run.untrained.encoders[0], "pretrained", False)
-    return kept or loaded or run.ingredients.encoder is not None
-
-
 def _decay(settings: Any, records: Any) -> float | None:
-    """Return lr wd steps of a run, summed over the steps made; None before its first epoch ends."""
-    made = max((int(one.get("step") or 0) for one in records), default=0)
+    """Return lr wd steps of a run, summed over the steps made; None where decay is not so simple.
+
+    By the rates of the history, which know of another rate or more epochs after a resumption; by
+    the schedule where none is recorded, from the end of the first epoch.
+    """
+    if settings.optimiser.decayed(1.0) is None:
+        return None
+    rates = _recorded_rates(records)
+    if rates is None:
+        rates = _scheduled_rates(settings, records)
+    return None if rates is None else settings.optimiser.decayed(rates)
+
+
+def _steps_made(records: Any) -> int:
+    return max((int(one.get("step") or 0) for one in records), default=0)
+
+
+def _recorded_rates(records: Any) -> float | None:
+    """Return the learning rates summed over the steps, drawn straight between recorded ones."""
+    import numpy as np
+
+    rates = {int(one["step"]): float(one["lr"]) for one in records if {"step", "lr"} <= set(one)}
+    if not rates:
+        return None
+    known = sorted(rates)
+    steps = np.arange(1, _steps_made(records) + 1)
+    return float(np.interp(steps, known, [rates[step] for step in known]).sum())
+
+
+def _scheduled_rates(settings: Any, records: Any) -> float | None:
     ended = next((one for one in records if one.get("epoch") and one.get("step")), None)
-    if ended is None or settings.optimiser.decayed(1.0) is None:
+    if ended is None:
         return None
     per_epoch = int(ended["step"]) // int(ended["epoch"])
     steps = settings.epochs * per_epoch
-    rates = settings.optimiser.lr * settings.schedule.total(min(made, steps), steps, per_epoch)
-    return settings.optimiser.decayed(rates)
+    made = min(_steps_made(records), steps)
+    return settings.optimiser.lr * settings.schedule.total(made, steps, per_epoch)
 
 
 def evaluate(

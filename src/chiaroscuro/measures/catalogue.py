@@ -389,6 +389,7 @@ _MEASURES = (
         "projector, cosine with its start",
         low=-1,
         high=1,
+        protocol="trained weights but biases and norms, of a projector of one matrix",
         formula="<W, W_0> / (|W| |W_0|)",
     ),
     Measure("projector_start_rank", "effective rank of the projector's start", "dimensions"),
@@ -397,7 +398,8 @@ _MEASURES = (
         "h, cosine with its start",
         low=-1,
         high=1,
-        protocol="all rows of a table; else h, centred, of a network without batch norm",
+        protocol="rows of a table that training moved (all if none); else h, centred, of a "
+        "network without batch norm",
         formula="<h, h_0> / (|h| |h_0|)",
     ),
     Measure(
@@ -407,6 +409,14 @@ _MEASURES = (
         high=1,
         protocol="trained weights but biases and norms; near 1 in healthy networks too",
         formula="<w, w_0> / (|w| |w_0|)",
+    ),
+    Measure(
+        "encoder_turned",
+        "encoder, 1 - cosine with its start",
+        low=0,
+        high=2,
+        protocol="all trained parameters, biases included; below 1e-9 none has moved",
+        formula="1 - <w, w_0> / (|w| |w_0|)",
     ),
     Measure("decay_exponent", "lr wd steps: decay leaves exp(-x) of unmoved weights", low=0),
     Measure("lr", "learning rate"),

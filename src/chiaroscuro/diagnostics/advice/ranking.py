@@ -64,6 +64,7 @@ def checks(facts: Facts) -> list[str]:
     """
     wide = {"mispaired_views"} if facts.has("paired_score") else set()  # sides of two widths
     wide |= {"kept_start"} if facts.has("projector_overlap") else set()
+    wide |= {"untrained_model"} if facts.has("encoder_turned") else set()
     return [name for name in RULES if name in wide or facts.main(NEEDS[name]) is not None]
 
 

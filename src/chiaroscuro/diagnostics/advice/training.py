@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from chiaroscuro.diagnostics.advice.collapse import SYMPTOMS
-from chiaroscuro.diagnostics.advice.finding import Facts, Finding, graded
+from chiaroscuro.diagnostics.advice.finding import COSTLY, Facts, Finding, graded
 from chiaroscuro.diagnostics.advice.notation import projector_that, with_temperature
 
 __all__ = [
@@ -38,6 +38,8 @@ trainings on mixed batches and 0.46 to 0.68 in those on batches of one class."""
 LEARNT = 0.1
 """Share of labels that a network surely gains over its input and its start where it knows classes:
 0.17 in trainings on mixed batches, and at most 0.05 in those on batches of one class."""
+UNMOVED = 1e-9
+"""1 less the cosine of all trained parameters with their start, below which none has moved."""
 SAME = 0.97
 """Linear agreement (CKA) with the untrained network above which nothing was learnt."""
 SPREAD = 0.8
@@ -49,7 +51,7 @@ BEHIND = 0.03
 KEPT = 0.9
 """Cosine of weights with their random start above which what a paper shows appeared in none of 89
 trainings of symbols, twins, projectors, images and unused weights (lab `forgetting`; above 0.7 in
-12 of 148)."""
+12 of 148). The lab knows no such bound for h of a network, which is judged by what it costs."""
 KEPT_ROWS = 0.8
 """The same for rows of a table: chosen on the symbols and twins of the lab, where 46 of 108 runs
 without the effect are above it and 0 of 212 with it (above 0.9: 30 and 0)."""
@@ -65,27 +67,34 @@ GONE = 0.15
 
 
 def untrained_model(facts: Facts) -> Finding | None:
-    """h is what the network gave before its first step."""
-    if not facts.has("untrained_agreement"):
+    """h is what the network gave before its first step, or no trained parameter has moved.
+
+    It says nothing where weights were given, loaded perhaps, and any of them has moved since:
+    fine-tuning stays near its start.
+    """
+    agreement, turned = facts.get("untrained_agreement", 0.0), facts.get("encoder_turned")
+    still = turned is not None and turned < UNMOVED
+    tuned = turned is not None and turned >= UNMOVED and bool(facts.get("start_given"))
+    if tuned or not (still or agreement >= SAME):
         return None
-    agreement = facts["untrained_agreement"]
     gain = facts.get("gain_over_untrained")
-    if agreement < SAME:
-        return None
     return Finding(
         name="untrained_model",
         severity="critical",
         evidence=(
             f"h agrees with the untrained network's to {agreement:.4f} (linear CKA; 1 is the same)"
-            + (
-                ""
-                if gain is None
-                else f", and its neighbours predict {100 * gain:+.1f} % more labels"
-            )
+            if not still
+            else "no trained parameter of the encoder has moved, biases included: 1 - cosine with "
+            f"those before training is {turned or 0.0:.1g}"
+        )
+        + ("" if gain is None else f"; neighbours predict {100 * gain:+.1f} % more labels"),
+        cause=(
+            "weights were not loaded, or training made no steps"
+            if turned is None
+            else "training made no steps, or all at a learning rate of 0"
+            if still
+            else "training made too few or too small steps, or h does not depend on what moved"
         ),
-        cause="training made no steps, or too small ones for the weights it was given"
-        if facts.get("start_given")
-        else "weights were not loaded, or training made no steps",
         advice="check which checkpoint was loaded; train longer, at a learning rate at which the "
         "loss falls (1e-3 is usual for Adam)",
         settings={"epochs": max(50, 2 * int(facts.setting("epochs", 25)))},
@@ -96,6 +105,7 @@ def untrained_model(facts: Facts) -> Finding | None:
         explains=(
             *("stuck_at_the_start", "strong_views", "high_temperature", "low_temperature"),
             *("hardly_trained", "class_blind", "label_noise", "kept_start", *SYMPTOMS),
+            *("at_chance", "below_untrained", "suppressed_style"),
         ),
     )
 
@@ -203,57 +213,80 @@ def projector_for_encoder(facts: Facts) -> Finding | None:
 
 
 def kept_start(facts: Facts) -> Finding | None:
-    """Weights, or the rows themselves, are still for the most part their start.
+    """Rows or a linear projector are still for the most part their random start.
 
-    Of rows it says nothing where the encoder was given its weights: to keep them may be the aim.
-    Nor of trainings of few steps. Decay leaves exp(-lr wd steps) of what no gradient moves. A note
-    for weights, of which only a spectrum is measured; of rows, what taking the start out regains.
+    Of a table of symbols and of a projector by the measured cosine with the start, seen in the lab
+    `forgetting`: above 0.8 and 0.9, a note. Of any rows, also of h, by harm: from a cosine of 0.35,
+    where taking the start out surely regains labels. It does not rest on a law of lr wd steps,
+    whose claims are inconclusive; that number only says what decay leaves of unmoved weights,
+    exp(-lr wd steps). It says nothing of weights that were given, which to keep may be the aim, nor
+    of trainings of fewer than 200 steps.
     """
     if facts.get("steps", FEW_STEPS) < FEW_STEPS:
         return None
     table = bool(facts.get("symbols"))
-    least = KEPT_ROWS if table else KEPT
     h = 0.0 if facts.get("start_given") else facts.get("start_overlap", 0.0)
-    W = facts.get("projector_overlap", 0.0)
+    W = 0.0 if facts.get("projector_given") else facts.get("projector_overlap", 0.0)
     cost = facts.cost("start") if h >= PART else None
     harmful = graded(cost) != "note"
-    if h < least and W < KEPT and not harmful:
+    rows, projector = harmful or (table and h >= KEPT_ROWS), W >= KEPT
+    if not (rows or projector):
         return None
-    said = []
-    if h >= least or harmful:
-        rows = "the rows of the table have" if table else "h has"
-        said.append(f"{rows} cosine {h:.2f} with those before training (h0), entry by entry")
-    if W >= KEPT:
-        folded = " (its batch norm folded in)" if facts.get("projector_folded") else ""
-        said.append(
-            f"the weights of the projector{folded} have cosine {W:.2f} with their start and "
-            f"effective rank {facts['projector_effective_rank']:.0f}; the start had "
-            f"{facts['projector_start_rank']:.0f}"
-        )
     decay = facts.get("decay_exponent")
-    if decay is not None:
-        said.append(f"lr wd steps = {decay:.2g} leaves {math.exp(-decay):.0%} of unmoved weights")
     # of arrays the optimiser is not known; LARS and optimisers of others have no such number
-    decays = decay is not None or not facts.settings
-    more = f"decay more (lr wd steps of about {FORGOTTEN:g}), start smaller, or train longer"
+    decays = (decay is not None or not facts.settings) and (decay or 0.0) < FORGOTTEN
     return Finding(
         name="kept_start",
         severity=graded(cost),
-        evidence="; ".join(said),
+        evidence=(
+            f"the rows of the table have cosine {h:.2f} with those before training, h0"
+            if rows and table
+            else f"the rows of h have cosine {h:.2f} with those before training, h0"
+            if rows
+            else f"the weights of the projector have cosine {W:.2f} with those before training"
+        )
+        + (f"; the weights of the projector have cosine {W:.2f}" if rows and projector else "")
+        + (_ranks(facts) if projector else "")
+        + (
+            ""
+            if decay is None
+            else f"; lr wd steps = {decay:.2g} leaves {math.exp(-decay):.0%} of unmoved weights"
+        ),
         cause="training has not forgotten its start: its steps are few or small beside the "
-        "size of the start, and decay has not worn it off",
-        advice=(more if decays else "train longer, at a higher rate, or start smaller")
+        "size of the start, and decay has not worn it off (judged by the measured cosine, as in "
+        "the lab `forgetting`, and not by a law of lr wd steps)",
+        advice=(
+            f"decay more (lr wd steps of about {FORGOTTEN:g}), start smaller, or train longer"
+            if decays
+            else "start smaller or train longer"
+            if decay is not None
+            else "train longer, at a higher rate, or start smaller"
+        )
         + ", and until then do not read the spectrum of these weights as learnt",
-        settings=_forgetting(facts),
+        settings=_forgetting(facts) if rows else {},
         target={"lr wd steps": FORGOTTEN} if decays else {},
         line="h0 = h0 - h0.mean(axis=0); h = h - (h * h0).sum() / (h0 * h0).sum() * h0"
         if harmful
         else "",
-        expect=f"a cosine below {least if h >= least else KEPT:g} with the start",
+        expect=f"a cosine below {KEPT_ROWS if rows else KEPT:g} with the start"
+        if not harmful
+        else "no labels regained by taking the start out",
         paper="semantic2025",
-        strength=max(h / least, W / KEPT),
+        strength=cost.gain / COSTLY
+        if harmful and cost is not None
+        else max(h / KEPT_ROWS if rows else 0.0, W / KEPT),
         cost=cost,
         explains=("label_noise", "hubs", "below_raw_input", "at_chance") if harmful else (),
+    )
+
+
+def _ranks(facts: Facts) -> str:
+    """Say the ranks of a linear projector now and at its start, if both are known."""
+    if not facts.has("projector_effective_rank", "projector_start_rank"):
+        return ""
+    return (
+        f" and effective rank {facts['projector_effective_rank']:.0f}; the start had "
+        f"{facts['projector_start_rank']:.0f}"
     )
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from chiaroscuro.artifacts import Embeddings
-from chiaroscuro.diagnostics.assembly.starts import keeps_statistics
 from chiaroscuro.diagnostics.geometry.actions import action_measures
 from chiaroscuro.diagnostics.geometry.movement import movement
-from chiaroscuro.diagnostics.geometry.regions import regions
-from chiaroscuro.diagnostics.geometry.summary import geometry, overlap, weights_of
+from chiaroscuro.diagnostics.geometry.regions import affine_maps, regions
+from chiaroscuro.diagnostics.geometry.summary import geometry, weights_of
 from chiaroscuro.diagnostics.semantics.clusters import graph_clusters
 from chiaroscuro.diagnostics.semantics.matching import retrieval
 from chiaroscuro.diagnostics.semantics.meaning import semantic_measures
 from chiaroscuro.diagnostics.semantics.neural import PROBES, cluster_kernel, sample_kernel
+from chiaroscuro.errors import InputError
 from chiaroscuro.measures.controls import shuffled
 from chiaroscuro.measures.spectrum import effective_rank
 
@@ -33,6 +34,8 @@ KERNEL, FEWEST = 48, 16
 """Samples of which the neural kernel is taken, and below which it is not."""
 KERNEL_BYTES = 1 << 31
 """Memory that it may take."""
+PRECISE = (torch.float32, torch.float64)
+"""Types of the parameters of which it is taken."""
 
 
 def further_measures(
@@ -50,9 +53,10 @@ def further_measures(
     if len(some) < LEAST:
         return
     numbers = out.numbers
+    context = _understood(embeddings, context)
     numbers |= _geometry(embeddings, context, some, seed)
-    if "projector_effective_rank" in numbers:
-        numbers |= _kept_weights(embeddings, context)
+    if {"projector_effective_rank", "projector_overlap"} <= set(numbers):
+        numbers |= _start_rank(embeddings, context)
     some = some[:: max(1, len(some) // FEW)][:FEW]
     rows = {
         name: np.asarray(array[some], dtype=np.float64)
@@ -80,11 +84,30 @@ def further_measures(
         semantic_measures(out, context.task, seed)
 
 
+def _of_h(embeddings: Embeddings) -> np.ndarray | None:
+    return embeddings.h1 if embeddings.h is None else embeddings.h
+
+
+def _understood(embeddings: Embeddings, context: Context) -> Context:
+    """Leave out a projector that has no affine maps: nothing here can take it apart."""
+    h, projector = _of_h(embeddings), context.projector
+    if projector is None or h is None:
+        return context
+    try:
+        affine_maps(projector, h[:FEWEST])
+        weights_of(projector, h.shape[1])
+    except InputError:
+        return replace(context, projector=None)
+    return context
+
+
 def _kernel(embeddings: Embeddings, model: Any, inputs: Any, seed: int) -> dict[str, Any]:
     """The neural kernel against classes, or else against the clusters of h."""
     if inputs.ndim < 2:  # symbols, each with weights of its own: they share no kernel
         return {}
     if not any(p.requires_grad for p in model.parameters()):  # frozen: it has none
+        return {}
+    if any(p.dtype not in PRECISE for p in model.parameters()):
         return {}
     n = _affordable(model, inputs)
     if n < FEWEST:
@@ -141,21 +164,11 @@ def _geometry(
     return numbers | measured
 
 
-def _kept_weights(embeddings: Embeddings, context: Context) -> dict[str, float]:
-    """How much of a linear projector, if it has weights, is its start."""
-    h = embeddings.h if embeddings.h is not None else embeddings.h1
-    if context.projector is None or context.first_projector is None or h is None:
-        return {}
-    if not any(p.requires_grad for p in context.projector.parameters()):
-        return {}
-    W, first = (weights_of(one, h.shape[1]) for one in (context.projector, context.first_projector))
-    if W is None or first is None or W.shape != first.shape:
-        return {}
-    return {
-        "projector_overlap": overlap(W, first),
-        "projector_start_rank": effective_rank(first, centred=False),
-        "projector_folded": keeps_statistics(context.projector),
-    }
+def _start_rank(embeddings: Embeddings, context: Context) -> dict[str, float]:
+    """The effective rank that a linear projector began with."""
+    h, first = _of_h(embeddings), context.first_projector
+    W = None if h is None or first is None else weights_of(first, h.shape[1])
+    return {} if W is None else {"projector_start_rank": effective_rank(W, centred=False)}
 
 
 def _one_layer(embeddings: Embeddings, context: Context, some: np.ndarray) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,12 +71,14 @@ class Context:
         queue: further candidates.
         settings: settings of the run, nested.
         history: records of the run; those with a `loss` or a `step` are used.
-        projector: a module from h to z, of linear layers and relus.
+        projector: a module from h to z; it is taken apart if it is of linear layers and relus.
         first_projector: the same module before training.
         decay: learning rate times decay, summed over the steps; None where decay is not so simple.
         model, inputs: a module, and the samples it takes in the order of the rows.
         first_model: the module before training.
-        given: whether its weights before training were given, loaded perhaps, and not drawn.
+        given: which of "encoder" and "projector" were given their weights before training, loaded
+            perhaps, and did not draw them.
+        step: step of the weights; None takes the last of the history.
         parameters: structured array of what the second view did to each row.
         first_parameters: the same of the first view, if it was augmented too.
         task: `symbols`, `contexts` and `labels` of a downstream task, whole numbers of any length;
@@ -95,7 +97,8 @@ class Context:
     model: nn.Module | None = None
     inputs: Any = None
     first_model: nn.Module | None = None
-    given: bool = False
+    given: Collection[str] = ()
+    step: int | None = None
     parameters: Any = None
     first_parameters: Any = None
     task: Mapping[str, Any] = field(default_factory=dict)
@@ -423,9 +426,11 @@ def _training(out: Measured, context: Context) -> None:
         out.numbers["first_loss"] = losses[0]
         out.numbers["last_loss"] = float(np.mean(losses[-max(1, min(10, len(losses) // 5)) :]))
     steps = [int(one["step"]) for one in context.history if _finite(one.get("step"))]
-    out.numbers |= {"steps": max(steps)} if steps else {}
+    step = max(steps, default=None) if context.step is None else context.step
+    out.numbers |= {} if step is None else {"steps": step}
     out.numbers |= {} if context.decay is None else {"decay_exponent": context.decay}
-    out.numbers |= {"start_given": True} if context.given else {}
+    out.numbers |= {"start_given": True} if "encoder" in context.given else {}
+    out.numbers |= {"projector_given": True} if "projector" in context.given else {}
     out.numbers |= {"symbols": True} if of_symbols(context.inputs) else {}
     if context.loss is None:
         return

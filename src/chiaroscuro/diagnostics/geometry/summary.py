@@ -19,11 +19,15 @@ from chiaroscuro.measures.spectrum import effective_rank, numerical_rank
 
 __all__ = ["geometry", "overlap", "weights_of"]
 
+POINTS = 8
+"""Rows at which the map of a projector is compared."""
+
 
 def weights_of(projector: nn.Module, d_enc: int) -> np.ndarray | None:
-    """Return W of an affine projector z = W h + b; None for a nonlinear one.
+    """Return W of an affine projector z = W h + b; None for one with (leaky) ReLUs.
 
-    A last standardisation is part of W, with the statistics that the projector keeps.
+    A last standardisation is part of W, with the statistics that the projector keeps. W is taken at
+    8 random rows: a projector with other maps there bends inside its `forward`, and is refused.
 
     Args:
         projector: projector of Linear, BatchNorm1d, ReLU and LeakyReLU.
@@ -37,7 +41,16 @@ def weights_of(projector: nn.Module, d_enc: int) -> np.ndarray | None:
     """
     if any(isinstance(module, BENT) for module in projector.modules()):
         return None
-    return affine_maps(projector, np.zeros((1, d_enc))).W[0]
+    W = affine_maps(projector, np.random.default_rng(0).normal(size=(POINTS, d_enc))).W
+    off = float(np.abs(W - W[0]).max())
+    need(
+        np.allclose(W, W[0], atol=1e-8 * float(np.abs(W[0]).max())),
+        lambda: (
+            f"`weights_of(projector)` needs one map for all h; at {POINTS} random rows its entries "
+            f"differ by up to {off:.2g}. Make activations modules: `nn.ReLU()`."
+        ),
+    )
+    return W[0]
 
 
 def overlap(first: Any, second: Any) -> float:
