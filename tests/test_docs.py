@@ -10,6 +10,7 @@ import pytest
 import chiaroscuro
 from chiaroscuro import engine
 from chiaroscuro.cli.arguments import build_parser
+from chiaroscuro.diagnostics import advice
 from chiaroscuro.references import bibliography
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,6 +46,15 @@ def test_every_public_object_has_an_entry(pages):
         assert f"`{name}`" in pages["reference/chiaroscuro.md"], name
 
 
+@pytest.mark.parametrize("name", advice.RULES)
+def test_every_finding_has_whole_sentences(name):
+    load("docstrings")
+    found = load("reference")._finding(advice.RULES[name])
+    for part in ("evidence", "cause", "advice", "expect"):
+        assert found[part].strip(), part
+        assert found[part][0] not in " ,;.:", part
+
+
 def test_every_setting_preset_verb_finding_and_paper_has_an_entry(pages):
     table = engine.Settings().table()
     groups = {name: value for name, value in table.items() if isinstance(value, dict)}
@@ -56,7 +66,6 @@ def test_every_setting_preset_verb_finding_and_paper_has_an_entry(pages):
         assert len(row[0].rsplit("|", 2)[1].strip()) > 3, f"{key} is not described"
     assert set(engine.presets()) <= anchors(pages["reference/presets.md"])
     assert set(build_parser()[1]) <= anchors(pages["reference/cli.md"])
-    from chiaroscuro.diagnostics import advice
 
     assert set(advice.RULES) <= anchors(pages["reference/findings.md"])
     assert set(bibliography()) <= anchors(pages["reference/bibliography.md"])

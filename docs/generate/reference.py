@@ -365,29 +365,84 @@ def _findings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _finding(rule: Any) -> dict[str, str]:
-    """Read the sentences of a rule from its source, with an ellipsis for each number."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(rule)))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
-            return {one.arg: _sentence(one.value) for one in node.keywords if one.arg}
+def _finding(rule: Any, given: dict[str, ast.AST] | None = None) -> dict[str, str]:
+    """Read the sentences of a rule from its source, with an ellipsis for each number.
+
+    Args:
+        rule: function that returns a finding, or what a helper with arguments returns.
+        given: arguments, by name.
+    """
+    tree = _source(rule)
+    known = _assigned(tree) | (given or {})
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for call in calls:
+        if getattr(call.func, "id", "") == "Finding":
+            return {one.arg: _sentence(one.value, known, rule) for one in call.keywords if one.arg}
+    for call in calls:  # the helper that makes the finding
+        helper = rule.__globals__.get(getattr(call.func, "id", ""))
+        if inspect.isfunction(helper):
+            names = inspect.signature(helper).parameters
+            return _finding(helper, dict(zip(names, call.args, strict=False)))
     return {}
 
 
-def _sentence(node: ast.AST) -> str:
+def _source(function: Any) -> ast.AST:
+    return ast.parse(textwrap.dedent(inspect.getsource(function)))
+
+
+def _assigned(tree: ast.AST) -> dict[str, ast.AST]:
+    """Return what is first assigned to each name."""
+    found: dict[str, ast.AST] = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found.setdefault(name, value)
+    return found
+
+
+def _sentence(node: ast.AST, known: dict[str, ast.AST], rule: Any) -> str:
+    """Return the text of an expression: the first branch of each choice."""
+    of = lambda part: _sentence(part, known, rule)
     match node:
         case ast.Constant(value=str(text)):
             return text
         case ast.JoinedStr(values=parts):
-            return "".join(_sentence(part) for part in parts)
+            return "".join(map(of, parts))
         case ast.FormattedValue(value=ast.Name(id="space")):
             return "h or z"
+        case ast.FormattedValue(value=ast.Name(id=name)) if isinstance(
+            known.get(name), ast.Constant
+        ):
+            return of(known[name]) or "…"
         case ast.FormattedValue():
             return "…"
         case ast.BinOp(left=left, right=right):
-            return _sentence(left) + _sentence(right)
+            return of(left) + of(right)
         case ast.IfExp(body=body):
-            return _sentence(body)
+            return of(body)
+        case ast.Name(id=name) if name in known:
+            return of(known[name])
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(comma)), attr="join")):
+            return comma.join(filter(None, map(of, _listed(node.args[0]))))
+        case ast.Call(func=ast.Name(id=name)) if inspect.isfunction(rule.__globals__.get(name)):
+            return _returned(rule.__globals__[name])
+    return ""
+
+
+def _listed(node: ast.AST) -> list[ast.expr]:
+    """Return the parts of a list or tuple, also of one inside `filter(None, ...)`."""
+    while isinstance(node, ast.Call):
+        node = node.args[-1]
+    return node.elts if isinstance(node, ast.List | ast.Tuple) else []
+
+
+def _returned(function: Any) -> str:
+    """Return the first text that a helper returns."""
+    tree = _source(function)
+    known = _assigned(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Return) and node.value is not None:
+            return _sentence(node.value, known, function)
     return ""
 
 
