@@ -7,6 +7,8 @@ Planted: rows of three sources (third-party features of CIFAR-10, Omniglot and d
 which so many parts of a random start are added: rows of a table (each row random) or features of a
 random network of the same inputs. Harm is what neighbours lose of the labels. Named: among the
 first two findings, as more than a note. A random network tells labels itself: it may be no ill.
+Counted are rows with a part of a start, as harmful (0.03 of the labels lost, or more), harmless
+(less than 0.005), or between the two; rows without any start (part 0) are in no group.
 
 Trainings: CModAdd (semantic2025, Sec. 5) by the preset `symbol-context-tokens` at ten times its
 rate and a tenth of its steps, over scales of the table's start (2.83 is torch's own deviation, 1)
@@ -31,6 +33,7 @@ from environment import save
 
 PARTS = (0.0, 0.5, 1.0, 2.0, 4.0)
 ROWS = 800
+HARMFUL, HARMLESS = 0.03, 0.005
 SEEDS = (0, 1)
 SCALES, DECAYS = (1.0, 2.83, 5.66), (0.01, 0.5)
 
@@ -88,18 +91,22 @@ def planted() -> dict[str, Any]:
                     rows.append({"source": name, "start": kind, "part": part, "seed": seed}
                                 | seen(x, y, h0, part))  # fmt: skip
                     print(json.dumps(rows[-1]), flush=True)
-    harmed = [row for row in rows if row["harm"] >= 0.03]
-    spared = [row for row in rows if row["harm"] < 0.005]
+    begun = [row for row in rows if row["part"] > 0]
+    harmed = [row for row in begun if row["harm"] >= HARMFUL]
+    spared = [row for row in begun if row["harm"] < HARMLESS]
     table = [row for row in harmed if row["start"] == "table"]
-    return {
+    counts = {
         "harmful": len(harmed),
         "named": sum(row["named"] for row in harmed),
         "harmful_tables": len(table),
         "named_tables": sum(row["named"] for row in table),
         "harmless": len(spared),
         "accused": sum(row["accused"] for row in spared),
-        "rows": rows,
+        "between": len(begun) - len(harmed) - len(spared),
+        "without_start": len(rows) - len(begun),
     }
+    print(json.dumps(counts), flush=True)
+    return counts | {"rows": rows}
 
 
 def seen(x: np.ndarray, y: np.ndarray, h0: np.ndarray, part: float) -> dict[str, Any]:
