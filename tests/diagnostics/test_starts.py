@@ -98,14 +98,14 @@ def test_weights_that_were_given_and_moved_are_not_called_untrained():
     assert untrained_model(Facts({**said, "start_given": True})) is None
     assert "training made too few or too small steps" in untrained_model(Facts(said)).cause
     still = untrained_model(Facts({**said, "encoder_turned": 1e-17, "start_given": True}))
-    assert still.cause == "training made no steps, or all at a learning rate of 0"
+    assert still.cause == "training made no steps, or steps at a learning rate of 0 or nearly so"
     arrays = untrained_model(Facts({"untrained_agreement": 0.99}))
     assert arrays.cause.startswith("weights were not loaded")
 
 
 def test_weights_that_did_not_move_are_untrained_whatever_h_says():
     found = untrained_model(Facts({"untrained_agreement": 0.6, "encoder_turned": 0.0}))
-    assert "no trained parameter of the encoder has moved" in found.evidence
+    assert "the trained parameters of the encoder have not moved" in found.evidence
     assert {"at_chance", "suppressed_style", "below_untrained"} <= set(found.explains)
 
 

@@ -178,7 +178,7 @@ def test_an_encoder_of_which_nothing_moved_is_untrained_also_with_batch_norm():
     assert found.measures["untrained_agreement"] < 0.97  # running statistics move h
     assert found.measures["encoder_turned"] < 1e-9
     assert found.findings[0].name == "untrained_model"
-    assert "no trained parameter of the encoder has moved" in found.findings[0].evidence
+    assert "the trained parameters of the encoder have not moved" in found.findings[0].evidence
 
 
 class OnlyBias(Linear):
@@ -205,6 +205,19 @@ class Unit(nn.Module):
         return self.bend(self.layer(h))
 
 
+class Same(nn.Flatten):
+    """A layer of a kind that is not known, though it is linear."""
+
+
+class Cast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, h):
+        return self.layer(h.float())
+
+
 @pytest.mark.parametrize(
     "projector",
     [
@@ -213,12 +226,14 @@ class Unit(nn.Module):
         Unit(torch.tanh),
         Unit(torch.relu),
         Unit(nn.functional.normalize),
+        nn.Sequential(Same(), nn.Linear(8, 4)),
+        Cast(),
     ],
 )
 def test_a_projector_without_affine_maps_is_left_out_and_the_rest_is_diagnosed(projector):
     found = chiaroscuro.diagnose(trained("MLP(d_in=5, d=8)", network={"projector": projector}))
     assert {"effective_rank", "z_effective_rank", "movement_ratio"} <= set(found.measures)
-    assert not {"projector_rank", "regions_visited"} & set(found.measures)
+    assert not {"projector_start_rank", "regions_visited"} & set(found.measures)
 
 
 @pytest.mark.parametrize("more", [{"average": 0.9}, {"projector": "Projector(d=4, depth=1)"}])

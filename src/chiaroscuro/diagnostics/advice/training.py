@@ -84,14 +84,14 @@ def untrained_model(facts: Facts) -> Finding | None:
         evidence=(
             f"h agrees with the untrained network's to {agreement:.4f} (linear CKA; 1 is the same)"
             if not still
-            else "no trained parameter of the encoder has moved, biases included: 1 - cosine with "
-            f"those before training is {turned or 0.0:.1g}"
+            else "the trained parameters of the encoder have not moved, biases included: 1 - their "
+            f"cosine with those before training is {turned or 0.0:.1g}"
         )
         + ("" if gain is None else f"; neighbours predict {100 * gain:+.1f} % more labels"),
         cause=(
             "weights were not loaded, or training made no steps"
             if turned is None
-            else "training made no steps, or all at a learning rate of 0"
+            else "training made no steps, or steps at a learning rate of 0 or nearly so"
             if still
             else "training made too few or too small steps, or h does not depend on what moved"
         ),

@@ -30,6 +30,8 @@ FEW = 512
 LEAST = 64
 STRAIGHT = 0.999
 """A fitted linear map that explains so much of z is the projector."""
+MAPPED = 4
+"""Rows at which a projector that bends must be affine: each has a map of its own."""
 KERNEL, FEWEST = 48, 16
 """Samples of which the neural kernel is taken, and below which it is not."""
 KERNEL_BYTES = 1 << 31
@@ -94,16 +96,16 @@ def _understood(embeddings: Embeddings, context: Context) -> Context:
     if projector is None or h is None:
         return context
     try:
-        affine_maps(projector, h[:FEWEST])
-        weights_of(projector, h.shape[1])
+        if weights_of(projector, h.shape[1]) is None:
+            affine_maps(projector, h[:MAPPED])
     except InputError:
-        return replace(context, projector=None)
+        return replace(context, projector=None, first_projector=None)
     return context
 
 
 def _kernel(embeddings: Embeddings, model: Any, inputs: Any, seed: int) -> dict[str, Any]:
     """The neural kernel against classes, or else against the clusters of h."""
-    if inputs.ndim < 2:  # symbols, each with weights of its own: they share no kernel
+    if np.ndim(inputs) < 2:  # symbols, each with weights of its own: they share no kernel
         return {}
     if not any(p.requires_grad for p in model.parameters()):  # frozen: it has none
         return {}

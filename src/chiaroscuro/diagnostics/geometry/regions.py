@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from chiaroscuro.diagnostics.rows import pairs_of, rows_of, some_of
-from chiaroscuro.errors import need
+from chiaroscuro.errors import InputError, need
 from chiaroscuro.measures.record import Record
 
 __all__ = ["AffineMaps", "Regions", "affine_maps", "local_unexplained", "regions"]
@@ -61,7 +61,7 @@ def affine_maps(projector: nn.Module, h: Any) -> AffineMaps:
 def _maps(g: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         x = x.clone().requires_grad_()
-        y = g(x)
+        y = _applied(g, x)
         # rows do not meet in evaluation mode: the gradient of a column's sum is row by row
         rows = [torch.autograd.grad(y[:, k].sum(), x, retain_graph=True)[0] for k in _range(y)]
     W, y = torch.stack(rows, dim=1), y.detach()
@@ -69,6 +69,16 @@ def _maps(g: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     b = y - torch.einsum("nij,nj->ni", W, x)
     _check(g, x, y, W, b)
     return W, b
+
+
+def _applied(g: nn.Module, x: Tensor) -> Tensor:
+    try:
+        return g(x)
+    except RuntimeError as error:  # rows cast to another type, say
+        raise InputError(
+            f"`affine_maps(projector, h)` needs a projector that takes float64 (n, d_enc); given "
+            f"{tuple(x.shape)} it raised: {str(error)[:120]}."
+        ) from None
 
 
 def _check(g: nn.Module, x: Tensor, y: Tensor, W: Tensor, b: Tensor) -> None:

@@ -19,7 +19,7 @@ from chiaroscuro.measures.spectrum import effective_rank, numerical_rank
 
 __all__ = ["geometry", "overlap", "weights_of"]
 
-POINTS = 8
+POINTS = 4
 """Rows at which the map of a projector is compared."""
 
 
@@ -27,7 +27,7 @@ def weights_of(projector: nn.Module, d_enc: int) -> np.ndarray | None:
     """Return W of an affine projector z = W h + b; None for one with (leaky) ReLUs.
 
     A last standardisation is part of W, with the statistics that the projector keeps. W is taken at
-    8 random rows: a projector with other maps there bends inside its `forward`, and is refused.
+    4 random rows: a projector with other maps there bends inside its `forward`, and is refused.
 
     Args:
         projector: projector of Linear, BatchNorm1d, ReLU and LeakyReLU.
