@@ -1,6 +1,7 @@
 """One long training on all of CIFAR-10 with two cores: which network, which recipe, how accurate.
 
     python benchmarks/cifar.py shapes               GFLOP/s of a training step, by network
+    python benchmarks/cifar.py threads              one process with two threads, or two with one
     python benchmarks/cifar.py pilots --minutes 15  recipes on 5,000 images of the training side
     python benchmarks/cifar.py long --out DIR       the preset `cifar-long`, on the test side
     python benchmarks/cifar.py sizes --out DIR      the side of the images that h is taken from
@@ -25,6 +26,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -119,6 +122,33 @@ def _step(net: nn.Module, x: torch.Tensor, half: bool) -> float:
     for parameter in net.parameters():
         parameter.grad = None
     return took
+
+
+def threads(given: argparse.Namespace) -> None:
+    """Pairs a second of one training with two threads, and of two trainings with one each.
+
+    In turns, three times; the best of each.
+    """
+    ways: dict[str, list[float]] = {"one with two threads": [], "two with one thread": []}
+    for _ in range(3):
+        for (name, seen), many in zip(ways.items(), (1, 2), strict=True):
+            few = {**os.environ, "OMP_NUM_THREADS": str(3 - many), "MKL_NUM_THREADS": str(3 - many)}
+            call = [sys.executable, __file__, "pace"]
+            ones = [subprocess.Popen(call, env=few, stdout=subprocess.PIPE) for _ in range(many)]
+            seen.append(sum(float(one.communicate()[0]) for one in ones))
+            print(name, seen[-1], flush=True)
+    best = {name: max(seen) for name, seen in ways.items()}
+    result = {"preset": PRESET, "pairs_per_second": best, "all": ways}
+    save("cifar-threads", result, "python benchmarks/cifar.py threads")
+
+
+def pace(given: argparse.Namespace) -> None:
+    """Print pairs a second of the preset on 4,096 images, the best of three epochs after one."""
+    asked = cs.engine.read_settings(PRESET, ["epochs=4"])
+    few = cs.data.from_object(images(slice(0, 4096), slice(45_000, 45_100), "train"))
+    marks: list[float] = []
+    cs.train(asked, data=few, callbacks=[lambda _: marks.append(time.perf_counter())])
+    print((4096 // asked.batch) * asked.batch / float(np.diff(marks).min()))
 
 
 # ---- recipes ----
@@ -338,7 +368,7 @@ def _curve(ax: Any, minutes: Any, result: dict[str, Any], colour: str, label: st
     ax.annotate(f"{last[1]:.1f} %", last, (-46, -4), textcoords="offset points")
 
 
-TASKS = {one.__name__: one for one in (shapes, pilots, long, sizes, lightly, figure)}
+TASKS = {one.__name__: one for one in (shapes, threads, pace, pilots, long, sizes, lightly, figure)}
 
 
 if __name__ == "__main__":
