@@ -82,8 +82,10 @@ def numbers(ours: dict) -> str:
         'gain 0.2 .. 0.4, gain_mean 0.3 +- 1.27 (se 0.1)'
         >>> numbers({"error": 1.234567e-16, "gain": [0.5, 0.25, 1.0]})
         'error 1.2e-16, gain 0.25 .. 1'
-        >>> numbers({"behind": ["SimCLR", "simple sum"]})
-        'behind SimCLR, simple sum'
+        >>> numbers({"behind": ["SimCLR", "simple sum"], "by_rate": {"0.1": 2.0, "1": 3.0}})
+        'behind SimCLR, simple sum, by_rate (0.1: 2, 1: 3)'
+        >>> numbers({"by_rate": {"0.1": 2.0, "0.3": 2.5, "1": 3.0, "3": 2.0}})
+        'by_rate 2 .. 3 (4 values)'
     """
     means = [name[:-5] for name in ours if name.endswith("_half")]
     behind = {f"{name}_{end}" for name in means for end in ("se", "half")}
@@ -108,6 +110,10 @@ _NUMBERS = ("nan", "inf", "-inf")
 
 def _short(value: object) -> str:
     match value:
+        case dict() if len(value) > 3 and all(isinstance(x, int | float) for x in value.values()):
+            return f"{_short(list(value.values()))} ({len(value)} values)"
+        case dict():
+            return "(" + ", ".join(f"{name}: {_short(x)}" for name, x in value.items()) + ")"
         case list() | tuple() if any(isinstance(x, str) and x not in _NUMBERS for x in value):
             return ", ".join(map(str, value))
         case list() | tuple():
