@@ -347,16 +347,16 @@ def gallery_page(folder: Path) -> str:
     for name, place, shows in FIRST:
         lab = next(lab for lab in kept if lab.name == name)
         run_at = [(s, beside[s][lab]) for s in ("paper", "long")] + [(SCALE, kept[lab])]
-        records = [(scale, record) for scale, record in run_at if record]
+        records = [(scale, one) for scale, one in run_at if one]
         # a table of which the larger scale has a part is shown at both
         shown = records if name == "pictures" else records[:1]
         if not shown:
             continue
         lines += ["", f"### {place}", "", f"*The paper*: {shows}.", ""]
-        for scale, record in shown:
-            lines += [f"*Here* (scale `{scale}`, {_seeds(record)}): {_verdicts(record)}.", ""]
+        for scale, one in shown:
+            lines += [f"*Here* (scale `{scale}`, {_seeds(one)}): {_verdicts(one)}.", ""]
         lines += [text.removeprefix("Results. ") for text in discussed(lab)]
-        lines += ["", *(line for scale, record in shown for line in _shown(lab, record, scale))]
+        lines += ["", *(line for scale, one in shown for line in _shown(lab, one, scale))]
     papers: list[str] = []
     for lab, record in kept.items():
         if record is None:

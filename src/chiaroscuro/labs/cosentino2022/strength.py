@@ -292,9 +292,9 @@ def measured(networks: Any, asked: Any, rows: int, epoch: int) -> dict[str, Any]
     ]
     apart = cs.diagnostics.displacements(e.h1, e.h2, e.z1, e.z2)
     spectra = {name: cs.diagnostics.spectrum(getattr(e, name)) for name in ("h", "h1", "z")}
-    W = cs.diagnostics.weights_of(networks.projectors[0], networks.encoders[0].d)
-    untrained = cs.engine.build(asked.network, asked.seed)
-    first = cs.diagnostics.weights_of(untrained.projectors[0], untrained.encoders[0].d)
+    W: Any = cs.diagnostics.weights_of(networks.projectors[0], networks.encoders[0].d)
+    untrained: Any = cs.engine.build(asked.network, asked.seed)
+    first: Any = cs.diagnostics.weights_of(untrained.projectors[0], untrained.encoders[0].d)
     return measures | {
         "epoch": epoch,
         "loss": float(np.mean([one.loss for one in batches])),
