@@ -44,8 +44,8 @@ FORMULA = Erratum(
     "by the change of variables, = -1/tau^2 int (1/(1 + G(x)^2/2))^2 (...)^2 + 1/tau^2 int 1/(1 + "
     "G(x)^2/2) ...",
     why="Psi is given in the line before, and its derivative is 1/(2 + t); the factor is used "
-    "in every bound that follows (the lemma survives: with 1/(2 + G) its last line needs "
-    "only sigma > 1.5 tau)",
+    "in every bound that follows (the lemma survives: its condition, sigma > 3 K^2 "
+    "tau, is more than the right factor needs)",
 )
 SPHERE = Remark(
     "V3.sphere",

@@ -107,17 +107,16 @@ ENCODER = Stated(
 )
 BASIS = Erratum(
     "E1.basis",
-    "Sec. 3, the sentence before Thm 3.1, and Sec. 4: the loss of Thms 3.1, 4.2",
+    "Thm 4.2 (and 3.1), of a model that is optimal for L_NCE",
     "at a minimum of eq. (2) d contexts that form a basis make equal laws have equal rows.",
     "distance < 1e-4 and excess < 1e-8",
     "at a minimum of Lemma A.1's loss they do; under eq. (2) d + 1 affinely independent ones do.",
     "distance < 1e-4 and excess < 1e-8 and distance_d_plus_1 < 1e-4 and excess_d_plus_1 < 1e-8",
-    quote="an optimal model, made of E* and E*, for L_NCE needs to encode semantically equivalent "
-    "symbols with exactly the same vector. This is the subject of the following theorem; Sec. 6: a "
-    "model minimizing Equation 2 would need to encode semantic equivalence relations. This is the "
-    "subject of Theorem 3.1",
-    why="L_NCE is eq. (2), whose denominator sums over contexts. The paper prints that loss again "
-    "above Thm 4.2, derives A.5 from it and trains by it, and Sec. 6 names it for Thm 3.1. A "
+    quote="Given the symbols u, v such that: 1. for all rho: p(rho|u) = p(rho|v). 2. If there are "
+    "rho_1, ..., rho_d contexts such that E*(rho_i) form a basis for R^d then e*(u) = e*(v)",
+    why="Sec. 3 speaks of an optimal model for L_NCE, which is eq. (2), whose denominator sums over "
+    "contexts. The paper prints that loss again above Thm 4.2, derives A.5 from it and trains by "
+    "it, and Sec. 6 says of Thm 3.1: a model minimizing Equation 2. A "
     "constant a(u) added to all similarities of a symbol costs it nothing, and d contexts of a "
     "basis do not see it, so that equal laws can have different rows at its minimum. Only with "
     "the loss of Lemma A.1, on which the proofs rest and which sums over symbols, are the "
