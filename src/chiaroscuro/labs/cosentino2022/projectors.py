@@ -82,7 +82,7 @@ class Settings:
         rows: pictures looked at.
     """
 
-    seeds: tuple[int, ...] = (3, 4, 5)
+    seeds: tuple[int, ...] = (0, 1, 2)
     widths: tuple[int, ...] = (32, 128, 512)
     depths: tuple[int, ...] = (1, 2, 3, 4)
     width: int = 128
