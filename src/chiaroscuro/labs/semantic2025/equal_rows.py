@@ -114,13 +114,13 @@ BASIS = Erratum(
     "distance < 1e-4 and excess < 1e-8 and distance_d_plus_1 < 1e-4 and excess_d_plus_1 < 1e-8",
     quote="Given the symbols u, v such that: 1. for all rho: p(rho|u) = p(rho|v). 2. If there are "
     "rho_1, ..., rho_d contexts such that E*(rho_i) form a basis for R^d then e*(u) = e*(v)",
-    why="Sec. 3 speaks of an optimal model for L_NCE, which is eq. (2), whose denominator sums over "
-    "contexts. The paper prints that loss again above Thm 4.2, derives A.5 from it and trains by "
-    "it, and Sec. 6 says of Thm 3.1: a model minimizing Equation 2. A "
-    "constant a(u) added to all similarities of a symbol costs it nothing, and d contexts of a "
-    "basis do not see it, so that equal laws can have different rows at its minimum. Only with "
-    "the loss of Lemma A.1, on which the proofs rest and which sums over symbols, are the "
-    "theorems right as printed",
+    why="Sec. 3 speaks of an optimal model for L_NCE, which is eq. (2), whose denominator sums "
+    "over contexts. The paper prints that loss again above Thm 4.2, derives A.5 from it and "
+    "trains by it, and Sec. 6 says of Thm 3.1: a model minimizing Equation 2. A constant a(u) "
+    "added to all similarities of a symbol costs it nothing, and d contexts of a basis do not "
+    "see it, so that equal laws can have different rows at its minimum. Only with the loss of "
+    "Lemma A.1, on which the proofs rest and which sums over symbols, are the theorems right "
+    "as printed",
 )
 PROPOSITION = Remark(
     "E1.proposition",
