@@ -76,6 +76,12 @@ def test_counts_keep_kinds_apart():
     )
 
 
+def test_the_changelog_lists_every_verdict_that_changed():
+    changelog = (DOCS.parent / "CHANGELOG.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"\b[VGSCE]\d+\.\w+", changelog.partition("### Numbers that moved")[2]))
+    assert {row[0] for row in pages.moved(DOCS / "results")} <= listed
+
+
 def test_every_verdict_that_changed_has_a_reason():
     rows = pages.moved(DOCS / "results")
     assert len(rows) > 100
