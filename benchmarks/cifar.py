@@ -344,7 +344,7 @@ def figure(given: argparse.Namespace) -> None:
     for name, label, colour in (("ours", "Chiaroscuro", blue), ("lightly", "lightly", brown)):
         minutes = [row["seconds"] / 60 for row in both[name]["curve"]]
         _curve(axes[1], minutes, both[name], colour, label)
-    axes[1].set_title("in turns on another machine, same network", loc="left", fontsize=10)
+    axes[1].set_title("in turns on one core, same network", loc="left", fontsize=10)
     for ax in axes:
         ax.set_xlabel("minutes of training")
         ax.grid(alpha=0.3)

@@ -201,6 +201,50 @@ def cifar(content: dict) -> str:
     return "\n".join([*lines, "", last])
 
 
+def cifar_lightly(content: dict) -> str:
+    """Both sides of the race in turns, after as many seconds each."""
+    result, threads = content["result"], content["environment"]["threads"]
+    lines = [
+        "| the same network, in turns | steps | pairs/s | kNN, k = 20 | linear, ridge |",
+        "|---|---|---|---|---|",
+    ]
+    for name, title in (("ours", "Chiaroscuro"), ("lightly", "lightly")):
+        side = result[name]
+        scores = [_spread(side["encoder"][key], None) for key in ("knn_20", "linear")]
+        cells = [f"{side['curve'][-1]['steps']:,}", f"{side['pairs_per_second']:.0f}", *scores]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    minutes = result["ours"]["curve"][-1]["seconds"] / 60
+    last = (
+        f"One seed, {minutes:.0f} minutes each in turns of an epoch of ours; on one core with "
+        f"{threads} thread{'s' * (threads > 1)}, images of 24 pixels. Command: "
+        f"`{content['command']}`."
+    )
+    return "\n".join([*lines, "", last])
+
+
+def cifar_shapes(content: dict) -> str:
+    """Speed of a training step of each network, in both precisions."""
+    lines = [
+        "| network | pixels | MFLOP forward | full precision, images/s (GFLOP/s) | bfloat16 |",
+        "|---|---|---|---|---|",
+    ]
+    for row in content["result"]["rows"]:
+        speeds = [
+            f"{row[p]['images_per_second']:.0f} ({row[p]['gflops']:.0f})"
+            for p in ("full", "bfloat16")
+        ]
+        cells = [str(row["side"]), f"{row['mflop_forward']:.0f}", *speeds]
+        lines.append(f"| `{row['network']}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"Command: `{content['command']}`."])
+
+
+def cifar_threads(content: dict) -> str:
+    """Pairs a second of the preset by processes and threads."""
+    best = content["result"]["pairs_per_second"]
+    said = ", ".join(f"{name} {speed:.0f}" for name, speed in best.items())
+    return f"Pairs a second of two cores: {said}. Command: `{content['command']}`."
+
+
 def emoji(content: dict) -> str:
     """Recall on held-out emoji, with one caption a picture and with several."""
     result = content["result"]
@@ -500,6 +544,9 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "race": race,
     "methods": methods,
     "cifar-long-0": cifar,
+    "cifar-lightly": cifar_lightly,
+    "cifar-shapes": cifar_shapes,
+    "cifar-threads": cifar_threads,
     "emoji": emoji,
     "temperature": temperature,
     "alignment": alignment,

@@ -17,9 +17,9 @@ holds both 0 and a correlation of 0.6 decides nothing: of ten seeds (`long`) eac
 Results. Equivalence and alignment are estimated rightly from 20,000 samples. Whether they predict
 the gain stays open: with ten seeds (`long`) average precision times gap, the new statistic, is
 chosen on nine sets (Spearman 0.87) and ranks the other nine by 0.38 (-0.47 to 0.89). Seeds do not
-narrow that interval, data sets would: it is one over nine sets, and single seeds rank the sets alike
-by 0.27 only. Aligned data gain most (0.29), and what is fully renamed, random or misaligned by 0.99
-gains nothing; in between, data in which eight symbols are renamed gain more (0.20) than any
+narrow that interval, data sets would: it is one over nine sets, and single seeds rank the sets
+alike by 0.27 only. Aligned data gain most (0.29), and what is fully renamed, random or misaligned
+by 0.99 gains nothing; in between, data in which eight symbols are renamed gain more (0.20) than any
 statistic says. With three seeds another statistic was chosen (unmerged, 0.34, -0.49 to 0.99).
 
 Deviations: learners as in E2, with the decay that acts. Statistics are of `samples` draws, fewer
