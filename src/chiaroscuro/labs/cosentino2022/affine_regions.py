@@ -85,7 +85,7 @@ class Settings:
         steps, lr: of Adam.
     """
 
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = tuple(range(5, 15))
     d_enc: int = 16
     d_proj: int = 4
     widths: tuple[int, ...] = (8, 16, 32, 64, 128)

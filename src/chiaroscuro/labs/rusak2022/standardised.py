@@ -153,13 +153,7 @@ QUICK = Settings(
     epochs=1,
 )
 LAPTOP = Settings()
-LONG = Settings(
-    seeds=(3, 4, 5),
-    source="cifar10",
-    fallback="cifar10_12k",
-    sets=("views.first=SimCLR(size=24, strength=0.5)",),
-    epochs=5,
-)
+LONG = Settings(seeds=(6, 7, 8), sets=("views.first=SimCLR(size=24, strength=0.5)",), epochs=50)
 PAPER = Settings(source="cifar10", preset="simclr", d=128, epochs=1000, probe="sgd")
 
 

@@ -66,17 +66,17 @@ class Settings:
     """Two trainings a seed.
 
     Args:
-        seeds: 3 to 5; seeds 0 to 2 were looked at before the second rule was written.
+        seeds: seeds 0 to 2 were looked at before the second rule was written.
         sets: over the presets `emoji-clip` and `emoji-laclip`, for both alike.
     """
 
-    seeds: tuple[int, ...] = (3, 4, 5)
+    seeds: tuple[int, ...] = (6, 7, 8, 9, 10, 11)
     sets: tuple[str, ...] = ()
 
 
 QUICK = Settings(seeds=(3,), sets=("epochs=1", "schedule.warmup=0.0"))
 LAPTOP = Settings()
-PAPER = Settings(seeds=tuple(range(3, 13)), sets=("epochs=450",))
+PAPER = Settings(seeds=tuple(range(6, 16)), sets=("epochs=450",))
 
 
 def trained(settings: Settings, method: str, seed: int) -> dict[str, Any]:
