@@ -2,9 +2,8 @@
 
     python benchmarks/cifar.py shapes               GFLOP/s of a training step, by network
     python benchmarks/cifar.py threads              one process with two threads, or two with one
-    python benchmarks/cifar.py pilots --minutes 15  recipes on 5,000 images of the training side
+    python benchmarks/cifar.py pilots --minutes 6   recipes on 5,000 images of the training side
     python benchmarks/cifar.py long --out DIR       the preset `cifar-long`, on the test side
-    python benchmarks/cifar.py sizes --out DIR      the side of the images that h is taken from
     python benchmarks/cifar.py lightly --epochs 6   against lightly's loop, in turns, same network
     python benchmarks/cifar.py figure               docs/assets/cifar-minutes.png
 
@@ -14,8 +13,7 @@ training side judge, and the epochs are those that fit in so many CPU minutes of
 10,000 test images are looked at by `long` and `lightly` alone: weighted kNN (k = 20, 200) and the
 ridge and SGD probes on all 50,000 training images, and on the way kNN from 10,000 of them. Crops
 show things larger than whole images do, so a network that was trained on crops of 24 pixels sees
-whole images best at more; `sizes` chooses how many, on the last 5,000
-images of the training side.
+whole images best at more; how many is chosen by `pilots` too.
 
 Useful work counts the products and sums of convolutions and linear layers, three times those of a
 forward pass for a step. `long` writes a checkpoint after every epoch and goes on from the last.
@@ -43,7 +41,9 @@ from environment import HERE, save
 
 PRESET = "cifar-long"
 WHOLE = 32
-"""Side of the images that h is taken from, chosen by `sizes`; on the way that of the views."""
+"""Side of the images that h is taken from, chosen by `pilots`; on the way that of the views."""
+SIDES = (24, 28, 32, 36)
+"""Among which it is chosen."""
 SHAPES = {
     "ResNet(depth=9, width=0.25, stages=3)": 24,
     "ResNet(depth=9, width=0.5, stages=2)": 24,
@@ -54,25 +54,20 @@ SHAPES = {
     "ViT(size=24, patch=4, d=192, depth=6, heads=3)": 24,
 }
 """Networks and the side of the images they see."""
-PILOTS: dict[str, list[str]] = {
-    "ResNet-9, half width": ["network.encoder=ResNet(depth=9, width=0.5, stages=2)"],
-    "ResNet-18, half width": ["network.encoder=ResNet(depth=18, width=0.5)"],
-    "ResNet-18, half width, rate 1e-3": [
-        "network.encoder=ResNet(depth=18, width=0.5)",
-        "optimiser.lr=1e-3",
-    ],
-    "ResNet-18, half width, tau 0.2": [
-        "network.encoder=ResNet(depth=18, width=0.5)",
-        "objective=InfoNCE(kernel=Cosine(tau=0.2))",
-    ],
+PILOTS: dict[str, tuple[str, list[str]]] = {
+    "cifar-long": (PRESET, []),
+    "cifar-best": ("cifar-best", ["data.source=cifar10"]),
+    "ResNet-9, half width": (PRESET, ["network.encoder=ResNet(depth=9, width=0.5, stages=2)"]),
+    "rate 1e-3": (PRESET, ["optimiser.lr=1e-3"]),
+    "tau 0.2": (PRESET, ["objective=InfoNCE(kernel=Cosine(tau=0.2))"]),
 }
-"""What a pilot changes of the preset."""
+"""The preset of a pilot, and what it changes of it; `cifar-best` is the recipe of before."""
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("task", choices=list(TASKS))
-    asked.add_argument("--minutes", type=float, default=15.0)
+    asked.add_argument("--minutes", type=float, default=6.0, help="of a pilot, on one thread")
     asked.add_argument("--epochs", type=int, default=6, help="of the race with lightly")
     asked.add_argument("--precision", choices=["full", "bfloat16"], help="of the race")
     asked.add_argument("--only", nargs="+", help="pilots, by name")
@@ -188,21 +183,27 @@ def pilots(given: argparse.Namespace) -> None:
         key = f"{name}, {given.minutes:g} minutes"
         if key in known:
             continue
-        quick = cs.engine.read_settings(PRESET, [*PILOTS[name], "epochs=2"])
+        preset, changes = PILOTS[name]
+        quick = cs.engine.read_settings(preset, [*changes, "epochs=2"])
         marks: list[float] = []
         cs.train(quick, data=short, callbacks=[lambda _, m=marks: m.append(time.process_time())])
         steps = 4096 // quick.batch
         second = (marks[1] - marks[0]) / steps
         epochs = max(2, round(60 * given.minutes / second / (45_000 // quick.batch)))
-        asked = cs.engine.read_settings(PRESET, [*PILOTS[name], f"epochs={epochs}", "seed=0"])
+        asked = cs.engine.read_settings(preset, [*changes, f"epochs={epochs}", "seed=0"])
         began = time.process_time()
         run = cs.train(asked, data=data)
+        minutes = (time.process_time() - began) / 60
+        by_side = {
+            str(side): scores(run.networks, data, sized(asked, side), ["ridge"]) for side in SIDES
+        }
         known[key] = {
-            "settings": PILOTS[name],
+            "preset": preset,
+            "settings": changes,
             "epochs": epochs,
-            "minutes": (time.process_time() - began) / 60,
+            "minutes": minutes,
             "pairs_per_second": quick.batch / second,
-            **scores(run.networks, data, asked.views, ["ridge"]),
+            "by_side": by_side,
         }
         print(key, json.dumps(known[key]), flush=True)
         save(
@@ -258,18 +259,6 @@ def sized(asked: Any, side: int) -> Any:
     """The views of the settings on images of another side."""
     view = dataclasses.replace(cs.parse(asked.views.first), size=side)
     return dataclasses.replace(asked.views, first=str(view))
-
-
-def sizes(given: argparse.Namespace) -> None:
-    """Accuracies on the last 5,000 images of the training side, by the side of the images."""
-    asked = cs.engine.read_settings(PRESET, [f"seed={given.seed}"])
-    networks = cs.engine.load_networks(given.out)
-    held = cs.data.from_object(images(slice(0, 45_000), slice(45_000, 50_000), "train"))
-    rows = {}
-    for side in (24, 28, 32, 36):
-        rows[side] = scores(networks, held, sized(asked, side), ["ridge"])
-        print(side, json.dumps(rows[side]), flush=True)
-    save("cifar-sizes", {"sides": rows}, f"python benchmarks/cifar.py sizes --out {given.out.name}")
 
 
 def speed(asked: Any, minutes: float) -> dict[str, float]:
@@ -368,7 +357,7 @@ def _curve(ax: Any, minutes: Any, result: dict[str, Any], colour: str, label: st
     ax.annotate(f"{last[1]:.1f} %", last, (-46, -4), textcoords="offset points")
 
 
-TASKS = {one.__name__: one for one in (shapes, threads, pace, pilots, long, sizes, lightly, figure)}
+TASKS = {one.__name__: one for one in (shapes, threads, pace, pilots, long, lightly, figure)}
 
 
 if __name__ == "__main__":

@@ -245,6 +245,25 @@ def cifar_threads(content: dict) -> str:
     return f"Pairs a second of two cores: {said}. Command: `{content['command']}`."
 
 
+def cifar_pilots(content: dict) -> str:
+    """Accuracy of recipes on a part of the training side, by the side of the images, in per cent."""
+    pilots = content["result"]
+    sides = list(next(iter(pilots.values()))["by_side"])
+    lines = [
+        "| recipe | epochs | pairs a second | " + " | ".join(f"{x} pixels" for x in sides) + " |",
+        "|---" * (len(sides) + 3) + "|",
+    ]
+    for name, pilot in pilots.items():
+        cells = [
+            f"{100 * seen['knn_20']:.1f} / {100 * seen['linear']:.1f}"
+            for seen in pilot["by_side"].values()
+        ]
+        about = f"{name} | {pilot['epochs']} | {pilot['pairs_per_second']:.0f}"
+        lines.append(f"| {about} | {' | '.join(cells)} |")
+    said = "kNN / linear (ridge) on 5,000 images of the training side, in per cent, one seed"
+    return "\n".join([*lines, "", f"{said}. Command: `{content['command']}`."])
+
+
 def emoji(content: dict) -> str:
     """Recall on held-out emoji, with one caption a picture and with several."""
     result = content["result"]
@@ -547,6 +566,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "cifar-lightly": cifar_lightly,
     "cifar-shapes": cifar_shapes,
     "cifar-threads": cifar_threads,
+    "cifar-pilots": cifar_pilots,
     "emoji": emoji,
     "temperature": temperature,
     "alignment": alignment,

@@ -32,8 +32,10 @@ Claim ids: G2 is the relation between strength, rank and accuracy of Fig. 1.
 
 Deviations: nothing to deviate from. Data: wandering digits with four sets of nuisances, two halves
 of Omniglot by alphabet, CIFAR-10 and CIFAR-100 subsets; one of each kind, and two of digits, on
-either side. Without CHIARO_DATA only the digits are there, and nothing is judged. Network and
-training as in the lab `strength`; every training sees the same number of pictures.
+either side. Without CHIARO_DATA only the digits are there, and nothing is judged. The network is
+that of the lab `strength`, the training is not: AdamW at 3e-3 with decay 1e-4, which hardly moves
+W, so that rules that read W may be weaker here than with LARS. Every training sees the same number
+of pictures.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ RANK = Stated(
 )
 ACCURACY = Stated(
     "G2.accuracy",
-    "the stronger the augmentation, the better the encoder (20 neighbours, and linear)",
+    "the encoder is better at large strength than at small (20 neighbours, and linear)",
     "Fig. 1",
     "rises with strength",
     "mean(knn_large_minus_small) > 0 and mean(linear_large_minus_small) > 0",
@@ -100,8 +100,8 @@ FOLLOWS = Stated(
     "G3.follows",
     "from the first epoch on, the bound of eq. (3) follows the loss at every strength (correlation "
     "above 0.9)",
-    "Fig. 3 (which names no strength)",
-    "behave similarly",
+    "Fig. 3, at every strength (ours)",
+    "behave similarly, at a strength that is not named",
     "mean(correlation_small) > 0.9 and mean(correlation_moderate) > 0.9 "
     "and mean(correlation_large) > 0.9",
     enough=f"{ENOUGH} and n_looks >= 8",

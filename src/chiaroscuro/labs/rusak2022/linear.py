@@ -154,8 +154,8 @@ class Settings:
         steps, batch, lr: of Adam; ours.
     """
 
-    seeds: tuple[int, ...] = tuple(range(3, 15))
-    fresh: int = 9
+    seeds: tuple[int, ...] = tuple(range(3, 27))
+    fresh: int = 15
     d: int = 8
     contents: tuple[int, ...] = (0, 1, 2, 4)
     std: float = 0.29

@@ -51,9 +51,8 @@ from chiaroscuro.labs.trained import here, scored, trained
 __all__ = ["CLAIMS", "LAPTOP", "LONG", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
 ENOUGH = "n_seeds >= 3 and epochs >= 4"
-TRAINED = "n_seeds >= 3 and epochs >= 50"
-"""As for Table 1 of tan2024: where the paper reads 91 to 93 %, gains of a point are not to be
-judged at 40 to 48 %."""
+TRAINED = "n_seeds >= 3 and n_seen >= 200_000"
+"""Images seen in training: where the paper reads 91 to 93 %, a gain of a point asks for some."""
 SPECTRUM = Stated(
     "C7.spectrum",
     "without the norm, z uses more dimensions (effective rank after the projector)",
@@ -212,6 +211,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     """A piece for each row and seed."""
     return {
         "epochs": settings.epochs,
+        "n_images": len(cs.data.open_data(source(settings)).part("train")),
         "rows": {
             row: [
                 keep(f"{row} {seed}", lambda r=row, s=seed: measured(settings, r, s))
@@ -228,6 +228,7 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     many = {
         "n_seeds": len(result["rows"]["regular"]),
         "epochs": result["epochs"],
+        "n_seen": result["epochs"] * result["n_images"],
     }
     change = np.abs(of("unequal", "rank_z") / of("no norm", "rank_z") - 1)
     gain = lambda name, over="regular": of("unequal", name) - of(over, name)

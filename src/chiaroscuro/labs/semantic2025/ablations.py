@@ -142,7 +142,7 @@ class Settings:
             bears the paper's rate only (see E2).
     """
 
-    seeds: tuple[int, ...] = tuple(range(10, 20))
+    seeds: tuple[int, ...] = tuple(range(10, 18))
     steps: int = 6400
     lr: float = 1e-3
     batch: int = 32

@@ -129,7 +129,7 @@ KEPT = Stated(
     "rusak2022, App. E (ours)",
     "not stated",
     "share >= 0.8 and share > larger_class",
-    enough="n_cells >= 12 and decided == 1",
+    enough="n_cells >= 12",
 )
 IMAGES = Stated(
     "E2.kept_images",
