@@ -246,7 +246,7 @@ def cifar_threads(content: dict) -> str:
 
 
 def cifar_pilots(content: dict) -> str:
-    """Accuracy of recipes on a part of the training side, by the side of the images, in per cent."""
+    """Accuracy of recipes on a part of the training side, by the side of the images."""
     pilots = content["result"]
     sides = list(next(iter(pilots.values()))["by_side"])
     lines = [

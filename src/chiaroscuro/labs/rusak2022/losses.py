@@ -22,6 +22,10 @@ a pair (A = 0.1, kappa = 0.9); with d_c = 5 and informative style it would be be
 trains in that setting. And the box's comparison is one of scales: no scale of g^-1 is tried but 1.
 We try all, for g^-1 and for the content alone.
 
+Results. In the setting of the table a trained encoder is 0.50 below g^-1 on the sphere after 16,000
+steps (0.34 to 0.65), after 2,000 it was 0.27; the table has 0.75. The margin still grows with the
+steps, so that C5.margin fails at this length of training.
+
 Deviations: one sample of latents serves all seeds, which are three mixings and starts; d_c, the
 conditionals' widths and the training are ours, as in C4; box and sphere, the
 latter with the norm.
@@ -43,7 +47,7 @@ import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Remark, Stated, at_once, style
 from chiaroscuro.labs.rusak2022 import layers
 
-__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+__all__ = ["CLAIMS", "LAPTOP", "LONG", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
 BOX = Stated(
     "C5.uniform_box",
@@ -147,6 +151,7 @@ QUICK = Settings(
     scales=(-0.5, 3.5, 5),
 )  # fmt: skip
 LAPTOP = Settings()
+LONG = Settings(seeds=(3, 4, 5), steps_table=64_000)
 PAPER = Settings(
     seeds=tuple(range(5)), width=200, steps=100_000, batch=5120, lr=1e-4, anchors=10_000,
     steps_table=100_000,

@@ -12,18 +12,15 @@ frequency, and norms depend on frequency, so that unmatched pairs differ for tha
 (skip-gram, gensim) is trained on the same text, with the same synonyms in it, for as many seconds
 of one thread; what it gives stands beside.
 
-Results. Rows that start at a tenth of the usual size forget more of their start (lr wd steps is
-0.68; how much is left was not measured), and Fig. 9b appears: artificial synonyms end at 0.37 of
-the distance of unrelated words, natural ones at 0.73, three bands apart on every seed (from so
-small a start all part, artificial synonyms least; the paper has them come together). Distances have
-levelled at the end; the loss still falls, by 0.6 % in the last twentieth of the steps. For 52 to 64
-% of the artificial synonyms the twin is the nearest of 10,000 words. The cosine follows human
-judgements by 0.18, word2vec by 0.28 in the same seconds. In an earlier run, with rows of scale 1 at
-the start, of which decay left 0.94, the bands were there and the small distance was not (1.41 to
-1.27, unrelated words 1.41 to 1.52; judgements 0.08 to 0.11). A pilot with one other seed (9) in two
-minutes of training chose one layer at a rate of 2e-3 over two layers at 1e-3 (ratio 0.50 and 0.56,
-SimLex 0.14 and 0.12), then batches of 512 over twice the steps with 256 (0.47, 0.15), and a decay
-of 0.1 over 0.01 (0.46, 0.16).
+Results. From rows that start at a tenth of the usual size Fig. 9b appears (lr wd steps is 0.68):
+artificial synonyms end at 0.37 of the distance of unrelated words, natural ones at 0.73, three
+bands apart on every seed (from so small a start all part, artificial synonyms least; the paper has
+them come together). Distances have levelled at the end; the loss still falls, by 0.6 % in the last
+twentieth of the steps. For 52 to 64 % of the artificial synonyms the twin is the nearest of 10,000
+words. The cosine follows human judgements by 0.18, word2vec by 0.28 in the same seconds. In an
+earlier run, with rows of scale 1 at the start, of which decay left 0.94, the bands were there and
+the small distance was not (1.41 to 1.27, unrelated words 1.41 to 1.52; judgements 0.08 to 0.11).
+Depth, rate, batch and decay were chosen by two-minute pilots on one other seed (9).
 
 Deviations: 76 books before 1929 (275,876 sentences) for 1 % of BookCorpus, which is not free. Words
 are drawn by the square root of their frequency, so that rare ones are seen at all; contexts are cut
