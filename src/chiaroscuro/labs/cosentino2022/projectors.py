@@ -33,7 +33,7 @@ import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Stated, at_once, style
 from chiaroscuro.labs.trained import here, scored, trained
 
-__all__ = ["CLAIMS", "LAPTOP", "LONG", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
 ENOUGH = "n_seeds >= 3 and epochs >= 4"
 REGIONS = Stated(
@@ -114,10 +114,6 @@ QUICK = Settings(
     rows=200,
 )
 LAPTOP = Settings()
-LONG = Settings(
-    seeds=(6, 7, 8), widths=(32, 512), depths=(1, 4),
-    sets=(*LAPTOP.sets, "schedule.warmup=5"), epochs=50,
-)  # fmt: skip
 PAPER = Settings(
     seeds=(0, 1, 2, 3, 4),
     widths=(128, 512, 2048),

@@ -70,7 +70,7 @@ class Settings:
         sets: over the presets `emoji-clip` and `emoji-laclip`, for both alike.
     """
 
-    seeds: tuple[int, ...] = (6, 7, 8, 9, 10, 11)
+    seeds: tuple[int, ...] = (6, 7, 8)
     sets: tuple[str, ...] = ()
 
 
