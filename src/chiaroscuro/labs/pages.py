@@ -5,8 +5,9 @@
     python -m chiaroscuro.labs.pages docs draw [LAB ...]   redraw figures from the kept curves
 
 reads `docs/results/<scale>/<paper>/<lab>.json`, as `chiaro reproduce --out docs/results` leaves
-them. `docs/results/first.json` holds the first verdict of each claim, `docs/results/reasons.toml`
-why it changed. A test compares the pages with the results.
+them. `docs/results/first.json` holds the first verdict and rule of each claim,
+`docs/results/reasons.toml` why they changed. Tests compare the pages with the results, and the
+verdicts with what the labs of today make of the kept data.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,20 @@ from chiaroscuro.labs.reproduce import draw, written
 from chiaroscuro.labs.show import brief, numbers, tally
 
 __all__ = [
-    "claims_page", "counts", "gallery_page", "group", "judge_again", "main", "moved", "redraw",
-    "results", "title", "verdicts_page",
+    "amended", "by_scale", "claims_page", "counts", "deciding", "earlier", "gallery_page", "group",
+    "judge_again", "main", "moved", "redraw", "results", "title", "verdicts_page",
 ]  # fmt: skip
 
 SCALE = "laptop"
 """The scale that is judged here."""
 BESIDE = {"long": "at the scale `long`", "paper": "at the paper's own scale"}
-"""Other scales, shown beside it where they were run."""
+"""Longer scales, from short to long, shown beside it where they were run."""
+MEAN = "the whole interval of each mean must obey now"
+"""Why a rule is another one if it differs from the first in `mean` alone."""
+UNDECIDED = ("inconclusive", "not_run")
 EARLIER = (
-    "These numbers are of an earlier preset of the lab. Claims whose rule has changed since keep "
-    "the rule and the verdict of that run until it is made again."
+    "These numbers are of an earlier version of the lab: {changed}. A claim whose rule has changed "
+    "keeps the rule and the verdict of that run until it is made again."
 )
 EXPLAINED = """\
 An *identity* is mathematics, verified to 1e-10. *Other checks* are mathematics too, by an order
@@ -64,8 +68,9 @@ without one. A comparison without `mean` must hold for every number.
 
 A rule was written down before the run, and the JSON of each run holds it with the numbers and
 the curves of the figure; where a pilot at another scale or seed changed a rule, the header of
-the lab says so. Verdicts that are not the first ones are listed among the [changed
-verdicts](verdicts.md), each with the reason. Seconds are of one thread on a busy machine."""
+the lab says so. Where a rule was changed after the first results at the scale `laptop`, the page of
+[changed verdicts](verdicts.md) shows both rules, and gives the reason if the verdict changed too.
+Seconds are of one thread on a busy machine."""
 HERE = Path(__file__).parent
 _MARK = {
     "holds": "holds",
@@ -187,11 +192,101 @@ def _many(n: int, words: tuple[str, str]) -> str:
     return f"{n} {words[n != 1]}"
 
 
+def by_scale(folder: Path) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return what was kept of each claim that the labs state, by id and then by scale.
+
+    Scales go from short to long; one at which a claim was not run is left out.
+    """
+    runs = {scale: results(folder, scale) for scale in (SCALE, *BESIDE)}
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for lab in all_labs():
+        for scale, kept in runs.items():
+            record = kept[lab]
+            for row in record["claims"] if record else ():
+                if row["id"] in lab.claims:
+                    found.setdefault(row["id"], {})[scale] = row
+    return found
+
+
+def deciding(rows: Mapping[str, dict[str, Any]]) -> str:
+    """Return the longest scale at which a claim is decided; the shortest if it is at none.
+
+    Args:
+        rows: of one claim by scale, from short to long.
+
+    Example:
+        >>> holds, left_open = {"verdict": "holds"}, {"verdict": "inconclusive"}
+        >>> deciding({"laptop": left_open, "long": holds})
+        'long'
+        >>> deciding({"laptop": holds, "long": left_open})
+        'laptop'
+        >>> deciding({"laptop": left_open, "long": {"verdict": "not_run"}})
+        'laptop'
+    """
+    decided = [scale for scale, row in rows.items() if row["verdict"] not in UNDECIDED]
+    return decided[-1] if decided else next(iter(rows))
+
+
+def _which_run(claims: Mapping[str, Mapping[str, dict[str, Any]]]) -> list[str]:
+    """The run by which claims count, and those whose verdict depends on the run."""
+    longer = [name for name, rows in claims.items() if deciding(rows) != SCALE]
+    alone = [
+        name
+        for name in longer
+        if SCALE not in claims[name] or claims[name][SCALE]["verdict"] in UNDECIDED
+    ]
+    differ, left_open = [], []
+    for name, rows in claims.items():
+        said = ", ".join(f"{_MARK[row['verdict']]} at `{scale}`" for scale, row in rows.items())
+        verdicts = [row["verdict"] for row in rows.values()]
+        decided = [verdict for verdict in verdicts if verdict not in UNDECIDED]
+        longer_ones = verdicts[list(rows).index(deciding(rows)) + 1 :]
+        if len(set(decided)) > 1:
+            differ.append(f"{name} ({said})")
+        if decided and "inconclusive" in longer_ones:
+            left_open.append(f"{name} ({said})")
+    scales = " and ".join(f"`{scale}`" for scale in BESIDE)
+    return [
+        f"Each claim counts by the longest run that decides it: {scales} are longer than "
+        f"`{SCALE}`, and a run decides a claim if its verdict is neither inconclusive nor not "
+        f"run. A claim that no run decides counts by its verdict at `{SCALE}`. {len(longer)} of "
+        f"{len(claims)} claims are decided by a run longer than `{SCALE}`, {len(alone)} of them "
+        f"by such a run only{_colon(alone)}.",
+        "",
+        "- Decided at two scales with different verdicts, the longer run counts: "
+        f"{', '.join(differ) or 'none'}.",
+        "- Decided by a run and left open by a longer one, the shorter run counts: "
+        f"{', '.join(left_open) or 'none'}.",
+    ]
+
+
+def _not_held(claims: Mapping[str, Mapping[str, dict[str, Any]]]) -> list[str]:
+    """The ids of claims that fail or are not decided, those of the papers and ours apart."""
+    lines = []
+    words = {"fails": "Fail", "inconclusive": "Inconclusive", "not_run": "Not run"}
+    for verdict, word in words.items():
+        own: dict[str, list[str]] = {"of the papers": [], "of ours": []}
+        for name, rows in claims.items():
+            scale = deciding(rows)
+            if rows[scale]["verdict"] == verdict:
+                whose = "of ours" if group(rows[scale]) in ("ours", "remark") else "of the papers"
+                own[whose].append(name if scale == SCALE else f"{name} (at `{scale}`)")
+        each = "; ".join(f"{whose} {', '.join(names)}" for whose, names in own.items() if names)
+        lines += [f"- {word}: {each}."] if each else []
+    return lines
+
+
+def _colon(names: Sequence[str]) -> str:
+    return f": {', '.join(names)}" if names else ""
+
+
 def claims_page(folder: Path) -> str:
     """Return all claims with verdict, the paper's value, ours, seeds, seconds and command."""
     kept = results(folder)
     beside = {scale: results(folder, scale) for scale in BESIDE}
-    rows = [claim for record in kept.values() if record for claim in record["claims"]]
+    claims = by_scale(folder)
+    counted = {name: one[deciding(one)] for name, one in claims.items()}
+    rows = list(counted.values())
     means = [row for row in rows if row["kind"] == "empirical" and "mean(" in row["rule"]]
     stated = sum("(the paper's effect: " in row["rule"] for row in means)
     lines = [
@@ -199,13 +294,16 @@ def claims_page(folder: Path) -> str:
         "",
         "<!-- made by `make pages` from docs/results; do not edit -->",
         "",
-        f"**At the scale `{SCALE}`: {counts(rows) or 'nothing yet'}.**",
+        f"**{counts(rows) or 'Nothing yet'}.**",
+        "",
+        *_which_run(claims),
+        *_not_held(claims),
         "",
         EXPLAINED.format(means=len(means), stated=stated),
     ]
     for paper in dict.fromkeys(lab.paper for lab in kept):
-        own = [record for lab, record in kept.items() if lab.paper == paper and record]
-        said = counts([row for record in own for row in record["claims"]])
+        own = [name for lab in kept if lab.paper == paper for name in lab.claims]
+        said = counts(counted[name] for name in own if name in counted)
         lines += ["", f"## {paper}", "", f"{title(paper)}: {said or 'nothing yet'}."]
         for lab, record in kept.items():
             if lab.paper == paper:
@@ -263,14 +361,74 @@ def _lab(lab: Lab, record: dict[str, Any] | None) -> list[str]:
             _worded(claim.rule),
         )
         table.append(_row(*cells))
-    early = [] if current(lab, record, SCALE) else [EARLIER]
-    said = [*early, *discussed(lab), f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
+    said = [
+        *_early(lab, record, SCALE),
+        *discussed(lab),
+        f"{_seeds(record)}, {record['seconds']:.0f} s. {command}",
+    ]
     return [*table, *(line for paragraph in said for line in ("", paragraph))]
 
 
-def current(lab: Lab, record: dict[str, Any], scale: str) -> bool:
-    """Return whether a record is of the preset that the lab has now."""
-    return json.loads(json.dumps(dataclasses.asdict(lab.settings(scale)))) == record["settings"]
+def earlier(lab: Lab, record: dict[str, Any], scale: str) -> list[str]:
+    """Return what has changed in a lab since the run of a record; nothing if the record is current.
+
+    A record is current if its settings, the ids of its claims and their rules are those of the lab,
+    and if the lab can judge the data in it.
+    """
+    rows = {row["id"]: row for row in record["claims"]}
+    rules = {one.id: _rule(one) for one in lab.module.CLAIMS}
+    settings, before = _preset(lab, scale), record["settings"]
+    other = [name for name in {**before, **settings} if _differ(name, before, settings)]
+    changed = [name for name in rules if name in rows and rules[name] != rows[name]["rule"]]
+    said = {
+        "changed settings": [f"`{name}`" for name in other],
+        "changed rules": changed,
+        "new claims": [name for name in rules if name not in rows],
+        "dropped claims": [name for name in rows if name not in rules],
+    }
+    named = [f"{what} {', '.join(names)}" for what, names in said.items() if names]
+    return named + _unjudged(lab, record)
+
+
+def _unjudged(lab: Lab, record: dict[str, Any]) -> list[str]:
+    """Why the lab of today cannot judge the data of a record, if it cannot."""
+    if "result" not in record:
+        return ["its file holds no data to judge again"]
+    try:
+        lab.module.claims(record["result"])
+    except KeyError as error:
+        return [f"its data lack `{error.args[0]}`, by which the lab judges now"]
+    except (IndexError, TypeError, ValueError) as error:  # other shapes; rules of other numbers
+        said = f"{type(error).__name__}: {str(error).rstrip('.')}"
+        return [f"its data cannot be judged again ({said})"]
+    return []
+
+
+def _differ(name: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> bool:
+    return name not in one or name not in two or one[name] != two[name]
+
+
+def _preset(lab: Lab, scale: str) -> dict[str, Any]:
+    """The settings of a lab at a scale, as a record holds them."""
+    return json.loads(json.dumps(dataclasses.asdict(lab.settings(scale))))
+
+
+def _rule(stated: Stated | Erratum | Remark) -> str:
+    """The whole rule of a claim, as a record holds it."""
+    if isinstance(stated, Stated):
+        return stated.text
+    text = (
+        f"printed fails {stated.printed_rule}; corrected obeys {stated.corrected_rule}"
+        if isinstance(stated, Erratum)
+        else f"{stated.rule}; expected fails {stated.expected_rule}"
+    )
+    return f"{text} (to judge at all: {stated.enough})" if stated.enough else text
+
+
+def _early(lab: Lab, record: dict[str, Any], scale: str) -> list[str]:
+    """The paragraph that marks a record of an earlier version of its lab, if it is one."""
+    changed = earlier(lab, record, scale)
+    return [EARLIER.format(changed="; ".join(changed))] if changed else []
 
 
 def _other(
@@ -285,7 +443,7 @@ def _other(
         own = "" if row["rule"] == above.get(row["id"]) else f"; rule: {_worded(row['rule'])}"
         table.append(_row(row["id"], _MARK[row["verdict"]], _brief(row) + own))
     command = f"`chiaro reproduce {lab.name} --scale {scale}`"
-    early = [] if current(lab, record, scale) else ["", EARLIER]
+    early = [line for one in _early(lab, record, scale) for line in ("", one)]
     return ["", *table, *early, "", f"{_seeds(record)}, {record['seconds']:.0f} s. {command}"]
 
 
@@ -386,8 +544,9 @@ def _shown(lab: Lab, record: dict[str, Any], scale: str) -> list[str]:
 
 
 def verdicts_page(folder: Path) -> str:
-    """Return every claim whose verdict at the laptop scale is not its first one, and why."""
-    rows = moved(folder)
+    """Return claims whose verdict or rule at the laptop scale is not the first one, and why."""
+    rows, rules = moved(folder), amended(folder)
+    only = sum(row[4] == MEAN for row in rules)
     changed = [row for row in rows if row[1] and row[2]]
     lines = [
         "# Changed verdicts",
@@ -399,10 +558,25 @@ def verdicts_page(folder: Path) -> str:
         f"{sum(not row[1] for row in rows)} were added later.",
         "A rule is given where it changed. The page of [claims](claims.md) explains the verdicts.",
         "",
+        f"This page covers the scale `{SCALE}` only; runs at `long` that were replaced are listed",
+        "in `CHANGELOG.md` under *Numbers that moved*. A claim that was added later has no first",
+        "verdict or rule to compare with.",
+        "",
         "| claim | first verdict and numbers | verdict and numbers now | reason |",
         "|---|---|---|---|",
     ]
     lines += [_row(row[0], row[1] or "new", row[2] or "dropped", row[3]) for row in rows]
+    lines += [
+        "",
+        "## Changed rules, same verdict",
+        "",
+        f"{len(rules)} claims have their first verdict by a rule that was changed since; {only} of",
+        "these rules differ in the mean alone, whose whole 95 % interval must obey now.",
+        "",
+        "| claim | verdict | first rule | rule now | reason |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_row(*row) for row in rules]
     return "\n".join(lines) + "\n"
 
 
@@ -411,11 +585,7 @@ def moved(folder: Path) -> list[tuple[str, str, str, str]]:
 
     A claim that is new has no first verdict, one that was dropped has none now.
     """
-    first = json.loads((folder / "first.json").read_text(encoding="utf-8"))
-    groups = tomllib.loads((folder / "reasons.toml").read_text(encoding="utf-8"))["group"]
-    reasons = {name: one["reason"] for one in groups for name in one["claims"]}
-    kept = [record for record in results(folder).values() if record]
-    now = {row["id"]: row for record in kept for row in record["claims"]}
+    first, now, reasons = _first(folder)
     rows = []
     for name in [*now, *(name for name in first if name not in now)]:
         before, row = first.get(name), now.get(name)
@@ -424,15 +594,56 @@ def moved(folder: Path) -> list[tuple[str, str, str, str]]:
         then = f"{_MARK[before['verdict']]}: {before['ours']}" if before else ""
         today = f"{_MARK[row['verdict']]}: {_brief(row)}" if row else ""
         if before and row:
-            if row["kind"] == "empirical" and before["rule"] != row["rule"]:
+            if _bare(before["ours"]) == _bare(_brief(row)):
+                today = f"{_MARK[row['verdict']]}: the same numbers"
+            if _forms(before["rule"]) != _forms(row["rule"]):
                 then, today = (
                     f"{text} ({_worded(one['rule'])})"
                     for text, one in ((then, before), (today, row))
                 )
-            if _bare(before["ours"]) == _bare(_brief(row)):
-                today = f"{_MARK[row['verdict']]}: the same numbers"
         rows.append((name, then, today, reasons.get(name, "")))
     return rows
+
+
+def amended(folder: Path) -> list[tuple[str, str, str, str, str]]:
+    """Return claims by id that have their first verdict by another rule.
+
+    With each stand the verdict, both rules and the reason, if `reasons.toml` gives one.
+    """
+    first, now, reasons = _first(folder)
+    rows = []
+    for name, row in now.items():
+        before = first.get(name)
+        if before and before["verdict"] == row["verdict"]:
+            then, today = _forms(before["rule"]), _forms(row["rule"])
+            if then != today:
+                plain = tuple(re.sub(r"mean\((\w+)\)", r"\1", form) for form in today)
+                reason = reasons.get(name, MEAN if plain == then else "")
+                rules = (_worded(before["rule"]), _worded(row["rule"]))
+                rows.append((name, _MARK[row["verdict"]], *rules, reason))
+    return rows
+
+
+def _first(folder: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, str]]:
+    """The first rows of claims by id, those of now, and reasons why they differ."""
+    first = json.loads((folder / "first.json").read_text(encoding="utf-8"))
+    groups = tomllib.loads((folder / "reasons.toml").read_text(encoding="utf-8"))["group"]
+    reasons = {name: one["reason"] for one in groups for name in one["claims"]}
+    kept = [record for record in results(folder).values() if record]
+    return first, {row["id"]: row for record in kept for row in record["claims"]}, reasons
+
+
+def _forms(rule: str) -> tuple[str, str, str]:
+    """What holds, what fails, and when a rule judges at all, whatever the forms are called.
+
+    The rule of an erratum and that of a remark say the same in different words.
+    """
+    text, _, when = rule.partition(" (")
+    if text.startswith("printed fails "):
+        fails, _, holds = text.removeprefix("printed fails ").partition("; corrected obeys ")
+    else:
+        holds, _, fails = text.partition("; expected fails ")
+    return holds, fails, when
 
 
 def _bare(ours: str) -> str:
@@ -456,7 +667,7 @@ def judge_again(folder: Path, names: Sequence[str] = ()) -> list[str]:
         for lab, record in results(folder, scale).items():
             if record is None or lab not in labs:
                 continue
-            same = current(lab, record, scale)
+            same = _preset(lab, scale) == record["settings"]
             rows, before = [], {row["id"]: row for row in record["claims"]}
             for stated in lab.module.CLAIMS:
                 row = before.get(stated.id)

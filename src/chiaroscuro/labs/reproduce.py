@@ -30,6 +30,10 @@ __all__ = ["FORMAT", "Report", "compact", "draw", "reproduce", "written"]
 FORMAT = 1
 """Of a lab's JSON file."""
 
+_DIGITS = 7
+"""Of each number of `result` in a lab's JSON file. With four, differences of neighbouring values of
+a curve vanish, and claims about them get another verdict than they had in the run."""
+
 _LARGEST_SEED = 2**31 - 1
 """The generators of numpy, torch and scikit-learn all take it, with a few thousand added."""
 
@@ -79,7 +83,7 @@ def reproduce(
             sittings) or "paper" (the paper's own numbers).
         seed: the first of the seeds; the preset's own unless given.
         out: the folder for `<scale>/<paper>/<lab>` `.json` (claims, and the curves of the figure
-            to four digits), `.data.json` (everything), `.png` and `.svg`. A run that is stopped
+            to seven digits), `.data.json` (everything), `.png` and `.svg`. A run that is stopped
             goes on from its pieces there. None writes nothing.
         show: where progress goes.
         jobs: labs at the same time, each in a process of its own with one thread. Python starts
@@ -192,11 +196,14 @@ def _one(
 
 
 def compact(value: Any) -> Any:
-    """Return results as a record keeps them for its figure: four digits of each number.
+    """Return results as a record keeps them: seven digits of each number, None for NaN.
+
+    They are enough to draw the figure again, and to judge the claims again: on them
+    `lab.module.claims(result)` gives the verdicts of the run, and a test says so.
 
     Example:
-        >>> compact({"loss": [1.23456789, float("nan")], "steps": 12345})
-        {'loss': [1.235, None], 'steps': 12345}
+        >>> compact({"loss": [1.23456789, float("nan")], "steps": 123456789})
+        {'loss': [1.234568, None], 'steps': 123456789}
     """
     match value:
         case dict():
@@ -204,7 +211,7 @@ def compact(value: Any) -> Any:
         case list() | tuple():
             return [compact(one) for one in value]
         case float():
-            return float(f"{value:.4g}") if math.isfinite(value) else None
+            return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
     return value
 
 
