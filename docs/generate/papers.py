@@ -19,6 +19,16 @@ def _records(root: Path, paper: str) -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text()) for path in paths}
 
 
+def _decided(root: Path, paper: str) -> str:
+    """The counts of a paper's claims, each by the longest run that decides it."""
+    from chiaroscuro import labs
+    from chiaroscuro.labs import pages
+
+    own = {claim for lab in labs.all_labs() if lab.paper == paper for claim in lab.claims}
+    rows = {name: one for name, one in pages.by_scale(root / "docs/results").items() if name in own}
+    return pages.counts(one[pages.deciding(one)] for one in rows.values())
+
+
 def _count(claims: list[dict[str, Any]]) -> str:
     counts: dict[str, int] = {}
     for claim in claims:
@@ -36,11 +46,11 @@ def claims(root: Path, paper: str) -> str:
 
     by_name = {lab.name: lab for lab in labs.all_labs() if lab.paper == paper}
     records = _records(root, paper)
-    every = [claim for record in records.values() for claim in record["claims"]]
     lines = [
-        f"{len(every)} claims were judged at the scale `{SCALE}`: {_count(every)}. Each rule was "
-        "written down before the run. *Erratum* means that the statement as printed fails and a "
-        "corrected one holds, both measured; open an experiment for the figures and numbers.",
+        f"{_decided(root, paper)}. Each claim counts by the longest run that decides it; below "
+        f"stand the runs at the scale `{SCALE}`. *Erratum* means that the statement as printed "
+        "fails and a corrected one holds, both measured; open an experiment for the figures and "
+        "numbers.",
         "",
     ]
     for name, record in records.items():
@@ -82,9 +92,8 @@ def table(root: Path) -> str:
     order = re.findall(r"papers/(\w+)\.md", (root / "mkdocs.yml").read_text(encoding="utf-8"))
     for paper in (one for one in order if one != "index"):
         title = re.search(r"title\s*=\s*\{(.*?)\}", bibliography()[paper])
-        every = [c for record in _records(root, paper).values() for c in record["claims"]]
         name = title[1] if title else paper
-        lines.append(f"| [{name}]({paper}.md) | {_count(every)} |")
+        lines.append(f"| [{name}]({paper}.md) | {_decided(root, paper)} |")
     return "\n".join(lines)
 
 

@@ -204,15 +204,6 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     ]
 
 
-def curves(result: dict[str, Any]) -> dict[str, Any]:
-    """Return what the figure draws: every curve, and every fifth case."""
-    names = ("beta", "standard", "both")
-    return {
-        **result,
-        "cases": [{name: case[name] for name in names} for case in result["cases"][::5]],
-    }
-
-
 @style.drawn
 def figure(result: dict[str, Any]) -> Any:
     """Fig. 3 by the strength of the views, and the slack of the bound for both losses."""

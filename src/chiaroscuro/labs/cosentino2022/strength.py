@@ -643,7 +643,7 @@ def curves(result: dict[str, Any]) -> dict[str, Any]:
     names = (
         *("epoch", "loss", "bound", "knn", "nearest", "hardest_distance", "weights"),
         *("hardest_agreement", "ranks", "predicted_rank", "projector_rank"),
-        *("displacement_unexplained", "overlap"),
+        *("displacement_unexplained", "overlap", "scaled"),
     )
     kept = []
     for run in result["runs"]:
