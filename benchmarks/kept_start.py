@@ -2,6 +2,7 @@
 
     python benchmarks/kept_start.py planted      a random start, mixed into known rows
     python benchmarks/kept_start.py trainings    symbols of modular addition, by start and decay
+    python benchmarks/kept_start.py judged       fresh sources and starts, once, after the design
 
 Planted: rows of three sources (third-party features of CIFAR-10, Omniglot and digits as pixels), to
 which so many parts of a random start are added: rows of a table (each row random) or features of a
@@ -14,6 +15,10 @@ Trainings: CModAdd (semantic2025, Sec. 5) by the preset `symbol-context-tokens` 
 rate and a tenth of its steps, over scales of the table's start (2.83 is torch's own deviation, 1)
 and decays. The effect: equivalent symbols are each other's nearest, and their distance is below
 half of that of others. Where the finding is there, its setting is followed, once.
+
+Judged: the cases of `kept_start_judged.py`, counted as the planted ones are. Harmful by the start
+are those without a training, and those that lose as much against the same training from a small
+start. The intervals (exact, 95 %) are those of independent cases; these share their sources.
 """
 
 from __future__ import annotations
@@ -27,9 +32,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import binomtest
 
 import chiaroscuro as cs
 from environment import save
+from kept_start_judged import Case, cases
 
 PARTS = (0.0, 0.5, 1.0, 2.0, 4.0)
 ROWS = 800
@@ -40,9 +47,9 @@ SCALES, DECAYS = (1.0, 2.83, 5.66), (0.01, 0.5)
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("task", choices=["planted", "trainings"])
+    asked.add_argument("task", choices=["planted", "trainings", "judged"])
     given = asked.parse_args()
-    rows = {"planted": planted, "trainings": trainings}[given.task]()
+    rows = {"planted": planted, "trainings": trainings, "judged": judged}[given.task]()
     save(f"kept_start-{given.task}", rows, f"python benchmarks/kept_start.py {given.task}")
 
 
@@ -172,6 +179,67 @@ def trained(scale: float, decay: float, seed: int = 0) -> dict[str, Any]:
         "named": finding is not None,
         "settings": {} if finding is None else dict(finding.settings),
     }  # fmt: skip
+
+
+# ---- judged ----
+
+
+def judged() -> dict[str, Any]:
+    rows = []
+    for case in cases():
+        rows.append(judge(case))
+        print(json.dumps(rows[-1]), flush=True)
+    healthy = [row for row in rows if row["kind"].startswith("healthy")]
+    begun = [row for row in rows if not row["kind"].startswith("healthy")]
+    harmed = [row for row in begun if row["harm"] >= HARMFUL]
+    spared = [row for row in begun if row["harm"] < HARMLESS]
+    between = [row for row in begun if HARMLESS <= row["harm"] < HARMFUL]
+    by_start = [row for row in harmed if row["by_start"] >= HARMFUL]
+    untold = [row for row in healthy if row["kind"] != "healthy: fine-tuned, told"]
+    counts = {
+        "harmful": share(harmed, "named"),
+        "harmful_by_the_start": share(by_start, "named"),
+        "harmful_at_any_rank": share(harmed, "accused"),
+        "harmless": share(spared, "accused"),
+        "between": share(between, "accused"),
+        "healthy": share(healthy, "accused"),
+        "healthy_without_told": share(untold, "accused"),
+        "harmful_by_kind": by_kind(harmed, "named"),
+        "harmless_by_kind": by_kind(spared, "accused"),
+        "healthy_by_kind": by_kind(healthy, "accused"),
+    }
+    print(json.dumps(counts, indent=2), flush=True)
+    return counts | {"rows": rows}
+
+
+def judge(case: Case) -> dict[str, Any]:
+    """What neighbours lose in a case, and what is said of it."""
+    told = lambda h, **more: cs.diagnose(cs.Embeddings(h=h, labels=case.labels, **more))
+    right = lambda found: found.measures["knn_accuracy"]
+    found = told(case.h, layers={"untrained": case.start}, about=case.about)
+    harm = right(told(case.well)) - right(found)
+    grave = [one.name for one in found.findings if one.severity != "note"]
+    return {
+        "kind": case.kind, "name": case.name, "harm": harm,
+        "by_start": harm if case.twin is None else right(told(case.twin)) - right(found),
+        "overlap": found.measures.get("start_overlap"),
+        "named": "kept_start" in grave[:2],
+        "accused": "kept_start" in grave,
+        "first": grave[:2],
+    }  # fmt: skip
+
+
+def share(rows: list[dict[str, Any]], what: str) -> dict[str, Any]:
+    """How many of them, with the exact interval of 95 %."""
+    k, n = sum(row[what] for row in rows), len(rows)
+    interval = binomtest(k, n).proportion_ci(method="exact") if n else (0.0, 1.0)
+    return {"n": n, what: k, "interval": [float(end) for end in interval]}
+
+
+def by_kind(rows: list[dict[str, Any]], what: str) -> dict[str, list[int]]:
+    """How many of how many, by kind."""
+    own = {kind: [r[what] for r in rows if r["kind"] == kind] for kind in {r["kind"] for r in rows}}
+    return {kind: [sum(said), len(said)] for kind, said in sorted(own.items())}
 
 
 if __name__ == "__main__":

@@ -264,6 +264,39 @@ def cifar_pilots(content: dict) -> str:
     return "\n".join([*lines, "", f"{said}. Command: `{content['command']}`."])
 
 
+def kept_start(content: dict) -> str:
+    """How often the finding `kept_start` names a start that costs labels, by the kind of case."""
+    result = content["result"]
+    lines = ["| cases | named | of |", "|---|---|---|"]
+    for name, (named, n) in result["harmful_by_kind"].items():
+        lines.append(f"| harmful, start {KEPT_STARTS.get(name, f'of a {name}')} | {named} | {n} |")
+    for name, key in (("harmless", "harmless"), ("healthy, no start kept", "healthy")):
+        lines.append(f"| {name} | {result[key]['accused']} | {result[key]['n']} |")
+    harmful = result["harmful"]
+    low, high = (f"{100 * end:.0f}" for end in harmful["interval"])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"All harmful cases: {harmful['named']} of {harmful['n']} ({low} to {high} %). "
+            f"Command: `{content['command']}`.",
+        ]
+    )
+
+
+KEPT_STARTS = {
+    "added": "added to all rows",
+    "in columns": "in half of the columns",
+    "in rows": "in some of the rows",
+    "unit": "added before rows are normalised",
+    "table": "of a trained table",
+    "table, other start": "of a trained table, not normal",
+    "projector": "of a trained linear projector",
+    "network": "of a trained network of two layers",
+}
+"""Kinds of cases of `kept_start_judged.py` in words."""
+
+
 def emoji(content: dict) -> str:
     """Recall on held-out emoji, with one caption a picture and with several."""
     result = content["result"]
@@ -567,6 +600,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "cifar-shapes": cifar_shapes,
     "cifar-threads": cifar_threads,
     "cifar-pilots": cifar_pilots,
+    "kept_start-judged": kept_start,
     "emoji": emoji,
     "temperature": temperature,
     "alignment": alignment,
