@@ -41,8 +41,8 @@ SAME = Stated(
 CONTROL = Stated(
     "V2.control",
     "for a map that is not invariant the same losses do depend on the data",
-    "Prop. 2.1, its hypothesis",
-    "invariance is needed",
+    "Prop. 2.1, its hypothesis (ours)",
+    "not stated",
     "nt_xent > 1e-3 and vicreg > 1e-3 and byol > 1e-3",
     kind="empirical",
 )
@@ -54,7 +54,7 @@ EXPONENT = Erratum(
     "for an invariant map eq. (1) is E log(1 + 2 E[1 exp((sim - 1)/tau)]).",
     "error < 1e-10",
     quote="Applying a change of variables, we obtain the following reformulation from eq. (1): "
-    "min E_x log(1 + 2 E_y[1_{x != y} exp(sim_f(x,y)/tau)])",
+    "min_f E_{x ~ f#mu} log(1 + 2 E_{y ~ f#mu}[1_{x != y} exp(sim_f(x,y)/tau)])",
     why="for an invariant map the denominator of eq. (1) is exp(1/tau), a constant that stands "
     "inside log(1 + ...): no additive constant, and the loss is another. A change of variables "
     "cannot drop it; below eq. (5) the paper keeps the same constant, C = exp(-1/tau). That the "

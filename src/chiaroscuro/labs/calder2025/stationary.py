@@ -8,13 +8,14 @@ eta(T(y),T'(y)). The paper prints psi'(G_{T,T'}(y)) there; for an invariant map 
 hence eq. (7) is right.
 
 Errata, typos and remarks of ours (each claim says which). Condition (8) of Thm 3.2 asks that int
-h(x,y) be the same at all x; as h is antisymmetric the mean over x is zero, so it would have to be
-zero, which two or more even atoms, Remark 3.1's example of the theorem, do not give (and h(x,x) = 0
-is not on the sphere); a single atom does. What stationarity on the sphere needs, and even atoms
-give, is that the integral be parallel to x, with a multiplier that may depend on x: what the remark
-says of them is true (V3.even), and does not follow from the theorem as printed. "Evenly
-distributed" must mean an orbit of a symmetry group: Fibonacci's nearly even points are not
-stationary.
+h(x,y) be the same at all x, for all antisymmetric h with values on the sphere. There is no such h,
+as h(x,x) = 0 is not on the sphere. With values in R^d the mean over x is zero, so the integral
+would have to be zero at every x, which two or more even atoms, Remark 3.1's example of the theorem,
+do not give; a single atom does. What stationarity on the sphere needs is that the integral be
+parallel to x at each x. At even atoms it is c x with one and the same c (they are an orbit of a
+symmetry group): what the remark says of them is true (V3.even), and does not follow from the
+theorem as printed. "Evenly distributed" must mean such an orbit: Fibonacci's nearly even points are
+not stationary.
 
 Numerics: the gradient of L as a function on samples is n dL/dz_i. Deviations: the paper's a and r
 of Prop. A.1 are both eta.
@@ -67,15 +68,19 @@ CONDITION = Erratum(
     "Thm 3.2, eq. (8); Remark 3.1",
     "at even atoms int h(x,y) is the same for all x, with h = eta'(|x-y|^2/2) (x-y).",
     "spread < 1e-10",
-    "at even atoms int h(x,y) is parallel to x, with a multiplier at each x.",
-    "tangential < 1e-10",
+    "at even atoms int h(x,y) is c x with one c: parallel to x, and another vector at each atom.",
+    "tangential < 1e-10 and multiplier_spread < 1e-10",
     quote="satisfying int h(x_1,y) df#mu(y) = int h(x_2,y) df#mu(y) for all x_1, x_2 ~ f#mu and "
-    "for all anti-symmetric functions h ... Examples of the embedded distribution f#mu in Theorem "
-    "3.2 include a discrete measure ... with points x_i evenly distributed on S^{d-1}",
-    why="integrated over x_1 an anti-symmetric h gives 0, so eq. (8) forces every integral to "
-    "vanish; at even atoms the one of the proof, eq. (25), is a multiple of x, another at each "
-    "atom, so that the first example of Remark 3.1 does not satisfy eq. (8) (the second, a single "
-    "point, does). The remark's conclusion holds: even atoms are stationary (V3.even)",
+    "for all anti-symmetric functions h: S^{d-1} x S^{d-1} -> S^{d-1} such that h(x,y) = -h(y,x) "
+    "... Examples of the embedded distribution f#mu in Theorem 3.2 include a discrete measure ... "
+    "with points x_i evenly distributed on S^{d-1}",
+    why="as printed, with values on the sphere, there is no such h: h(x,x) = 0 is not on it, so "
+    "that eq. (8) would ask for nothing, and the h of the proof, eq. (25), has values in R^d. With "
+    "values in R^d eq. (8) forces every integral to vanish, as that of an anti-symmetric h over "
+    "both variables is 0; at even atoms the one of the proof is c x, with one and the same c, not "
+    "0: the vector differs from atom to atom, and the first example of Remark 3.1 does not satisfy "
+    "eq. (8) (the second, a single point, does). The remark's conclusion holds: even atoms are "
+    "stationary (V3.even)",
 )
 FIBONACCI = Remark(
     "V3.fibonacci",
@@ -235,6 +240,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     even |= {name: tangential(solid(name), tau) for name in solids}
     z = circle(5)
     integral = equation_7(z, torch.ones_like, tau)
+    multiplier = (integral * z).sum(dim=1, keepdim=True)  # c
     scales = [2.0**i for i in range(settings.doublings)]
     some = unit_views(settings.n, 3, 1.0, 0.0, settings.seeds[0])[0]
     apart = unit_views(6, 2, 1.0, 0.0, settings.seeds[0])[0]
@@ -244,7 +250,8 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
         "even": even,
         "random": random,
         "spread": float((integral[:, None] - integral).norm(dim=2).max()),
-        "aside": float((integral - (integral * z).sum(dim=1, keepdim=True) * z).norm(dim=1).max()),
+        "aside": float((integral - multiplier * z).norm(dim=1).max()),
+        "multiplier": multiplier.flatten().tolist(),
         "fibonacci": {str(n): tangential(fibonacci(n), tau) for n in settings.n_fibonacci},
         "constant": float(gradient(torch.ones(settings.n, 3).double(), "log1p", tau).abs().max()),
         "scales": scales,
@@ -272,7 +279,12 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
         ),
         EVEN.judge(even=list(result["even"].values()), random=result["random"]),
         CONDITION.judge(
-            printed={"spread": result["spread"]}, corrected={"tangential": result["aside"]}
+            printed={"spread": result["spread"]},
+            corrected={
+                "tangential": result["aside"],
+                "multiplier_spread": max(result["multiplier"]) - min(result["multiplier"]),
+                "multiplier": result["multiplier"][0],
+            },
         ),
         FIBONACCI.judge(
             expected={"tangential": list(result["fibonacci"].values())},

@@ -11,7 +11,12 @@ what is annihilated grows with the strength.
 
 Erratum: Prop. 4.1 says that invariance holds *only* if v is in the kernel. The sentence before it
 names two cases, (i) W^T v colinear to W^T h and (ii) v in the kernel; the proposition keeps (ii),
-and case (i) is not excluded by its hypothesis, that h1 and h2 are not colinear. Typos: Ker(W)
+and case (i) is not excluded by its hypothesis, that h1 and h2 are not colinear. W^T h2 has the
+direction of W^T h1 if and only if W^T v = a W^T h1 with a > -1, for then W^T h2 = (1 + a) W^T h1;
+the kernel is a = 0. For a < -1 the directions are opposite, so (i) itself needs the sign. The proof
+of Prop. 4.3 follows that of Prop. 4.1 and inherits the gap. Two examples: a W of rank one that is
+positive on all h and v, and a W of full rank d_proj with v = a h + (a part in the kernel), a drawn
+between -0.9 and 2. Typos: Ker(W)
 should read Ker(W^T), and W W^T h of eq. (9) is a projection only if W^T W = I; eq. (10), which is
 what is measured, projects by least squares.
 
@@ -22,6 +27,7 @@ stays annihilated to the last digit; the law of the data has this symmetry, a ba
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -63,17 +69,20 @@ STRENGTH = Stated(
 )
 ONLY_IF = Erratum(
     "G7.only_if",
-    "Prop. 4.1: minimised if and only if v in Ker(W)",
-    "where the cosine of W h1 and W h2 is 1, W annihilates v.",
-    "annihilated > 0.999",
-    "where it is 1, W h2 = c W h1 with c > 0.",
-    "off_ray < 1e-10 and cosine > 0.9999999999",
+    "Prop. 4.1, and Prop. 4.3 by its proof",
+    "where the cosine of W^T h1 and W^T h2 is 1, W annihilates v.",
+    "annihilated > 0.999 and annihilated_full_rank > 0.999",
+    "it is 1 if and only if W^T v = a W^T h1 with a > -1 (a = 0: the kernel; for a < -1 it is -1).",
+    "residual < 1e-10 and smallest_a > -1 and cosine > 0.9999999999 and residual_below < 1e-10 and "
+    "largest_a_below < -1 and cosine_below < -0.9999999999 and residual_others > 0.1 and "
+    "cosine_others < 0.9",
     quote="Assuming h_i^(1) and h_i^(2) are not colinear for all i, then L_invariance is "
     "minimized if and only if v_i in Ker(W)",
     why="the sentence before the proposition names the other case itself: (i) W^T v_i is colinear "
     "to W^T h_i^(1), and says that the similarity is maximal in both. The hypothesis excludes "
     "colinear h, not colinear W^T h; the last step of the proof, from (23) to (24), drops case (i) "
-    "by it. A W of rank one that is positive on all h and v has cosine 1 and annihilates no v",
+    "by it. A W of rank one that is positive on all h and v has cosine 1 and annihilates no v. "
+    "App. D.5 proves Prop. 4.3 by 'following the proof in Appendix D.3'",
 )
 TRANSPOSED = Erratum(
     "G7.transposed",
@@ -223,34 +232,62 @@ def learnt(settings: Settings, k: int, scale: float, seed: int, d_proj: int) -> 
     }
 
 
-def counterexamples(settings: Settings, seed: int) -> dict[str, float]:
-    """Invariance without the kernel, the wrong kernel, and a projection that is none."""
+def multiple(W: Tensor, h: Tensor, v: Tensor) -> dict[str, Any]:
+    """The best a in W v = a W h by pairs, what it leaves of W v, and the cosine of W h and W (h+v).
+
+    W is (d_proj, d_enc), the transpose of the paper's.
+    """
+    Wh, Wv = h @ W.T, v @ W.T
+    a = (Wh * Wv).sum(dim=1) / Wh.square().sum(dim=1)
+    left = (Wv - a[:, None] * Wh).square().sum() / Wv.square().sum()
+    cosine = torch.nn.functional.cosine_similarity(Wh, Wh + Wv, dim=1)
+    return {
+        "annihilated": cs.diagnostics.unexplained(W, v),
+        "residual": float(left),
+        "a": [float(a.min()), float(a.max())],
+        "cosine": [float(cosine.min()), float(cosine.max())],
+        "mean_cosine": float(cosine.mean()),
+    }
+
+
+def counterexamples(settings: Settings, seed: int) -> dict[str, Any]:
+    """Invariance without the kernel, the wrong kernel, and a projection that is none.
+
+    What keeps the direction of W h is W v = a W h with a > -1: by a W of rank one, positive on all
+    h and v, and by one of full rank with v = a h + (a part in the kernel); each also with a < -1,
+    and the second with any v.
+    """
     draw = torch.Generator().manual_seed(seed)
     d = settings.d_enc
+    normal = lambda *shape: torch.randn(*shape, dtype=torch.float64, generator=draw)
     h = torch.rand(200, d, dtype=torch.float64, generator=draw)
-    moved = h + torch.rand(200, d, dtype=torch.float64, generator=draw)
+    v = torch.rand(200, d, dtype=torch.float64, generator=draw)
     ones = torch.ones(1, d, dtype=torch.float64)
-    rank_one = cs.diagnostics.augmentations(ones, h, moved)
-    W = torch.randn(d, d, dtype=torch.float64, generator=draw)  # the paper's W, square
+    W = normal(d, d)  # the paper's W, square
     W[:, 0] = 0
     forth = torch.eye(d, dtype=torch.float64)[:1]  # W forth' = 0
     back = torch.linalg.svd(W)[0][:, -1:].T  # W' back' = 0
-    amount = torch.randn(200, 1, dtype=torch.float64, generator=draw)
-    wrong, right = (cs.diagnostics.augmentations(W.T, h, h + amount * v) for v in (forth, back))
-    free = torch.randn(d, settings.d_proj, dtype=torch.float64, generator=draw)
+    amount = normal(200, 1)
+    wrong, right = (cs.diagnostics.augmentations(W.T, h, h + amount * e) for e in (forth, back))
+    free = normal(d, settings.d_proj)
     orthonormal = torch.linalg.qr(free)[0]
     again = [
         float((P @ P @ h.T - P @ h.T).norm() / (P @ h.T).norm())
         for P in (free @ free.T, orthonormal @ orthonormal.T)
     ]
+    x, kernel, others = normal(200, d), normal(200, d), normal(200, d)
+    kernel = kernel - kernel @ orthonormal @ orthonormal.T
+    a = torch.rand(200, 1, dtype=torch.float64, generator=draw)
     return {
-        "annihilated": rank_one.annihilated,
-        "off_ray": rank_one.off_ray,
-        "cosine": rank_one.cosine,
         "wrong": wrong.cosine,
         "right": right.cosine,
         "twice": again[0],
         "twice_orthonormal": again[1],
+        "rank_one": multiple(ones, h, v),
+        "rank_one_below": multiple(ones, h, -1.1 * h - v),
+        "full_rank": multiple(free.T, x, (2.9 * a - 0.9) * x + kernel),
+        "full_rank_below": multiple(free.T, x, (-1.1 - a) * x + kernel),
+        "others": multiple(free.T, x, others),
     }
 
 
@@ -293,6 +330,13 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     moved = [[row for row in rows if row["k"]] for rows in result["spans"]]
     by_seed = lambda name: [mean([row[name] for row in rows]) for rows in moved]
     of = lambda name: [case[name] for case in result["counterexamples"]]
+    drawn = result["counterexamples"]
+
+    def of_both(choose: Callable[..., float], name: str, end: str) -> list[float]:
+        both = [[row[rank + end][name] for rank in ("rank_one", "full_rank")] for row in drawn]
+        return [choose(np.ravel(pair).tolist()) for pair in both]
+
+    least, most = functools.partial(of_both, min), functools.partial(of_both, max)
     return [
         RANK.judge(
             off=[mean([off(row) for row in rows]) for rows in result["spans"]],
@@ -313,8 +357,21 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
             **many,
         ),
         ONLY_IF.judge(
-            printed={"annihilated": of("annihilated"), "cosine": of("cosine")},
-            corrected={"off_ray": of("off_ray"), "cosine": of("cosine")},
+            printed={
+                "annihilated": [row["rank_one"]["annihilated"] for row in drawn],
+                "annihilated_full_rank": [row["full_rank"]["annihilated"] for row in drawn],
+                "cosine": least("cosine", ""),
+            },
+            corrected={
+                "residual": most("residual", ""),
+                "smallest_a": least("a", ""),
+                "cosine": least("cosine", ""),
+                "residual_below": most("residual", "_below"),
+                "largest_a_below": most("a", "_below"),
+                "cosine_below": most("cosine", "_below"),
+                "residual_others": [row["others"]["residual"] for row in drawn],
+                "cosine_others": [row["others"]["mean_cosine"] for row in drawn],
+            },
         ),
         TRANSPOSED.judge(printed={"cosine": of("wrong")}, corrected={"cosine": of("right")}),
         PROJECTION.judge(

@@ -8,9 +8,10 @@ dimension of its columns off the rank of a trained W, unless it spans what other
 planted in pairs (h1, h2, eps) is recovered from them, exactly without noise and to the noise with
 it; to first order alone (eq. 12) it is not, for large eps.
 
-Remark (ours): Prop. 4.3 inherits the gap of Prop. 4.1 (G7.only_if), whose proof it follows. A W
-that reads one eigenvector of G, W G = a W, has W exp(eps G) h = exp(eps a) W h: a positive factor,
-cosine 1, and G is not in its kernel.
+Remark: Prop. 4.3 says that invariance holds only if G is in the kernel. It follows the proof of
+Prop. 4.1 and inherits its gap, an erratum that is counted once (G7.only_if); an example for
+generators is measured here. A W that reads one eigenvector of G, W G = a W, has W exp(eps G) h =
+exp(eps a) W h: a positive factor, cosine 1, and G is not in its kernel.
 
 Deviations: the paper has no experiment on generators. Rotations are uniform over all angles, in
 planes of their own; for a small range a rotation leaves the plane readable, and W keeps it (the
@@ -73,8 +74,8 @@ SAME = Stated(
 )
 EIGENVECTOR = Remark(
     "G7.eigenvector",
-    "Prop. 4.3, by the proof of Prop. 4.1 (whose gap is counted there, G7.only_if)",
-    "where W exp(eps G) h has the direction of W h, W G = 0.",
+    "Prop. 4.3, which says 'only if' as Prop. 4.1 does (the erratum of both is G7.only_if)",
+    "where W exp(eps G) h has the direction of W h, W G = 0, as the proposition says.",
     "read_of_G < 1e-10",
     "it has it also where W G = a W: case (i) before Prop. 4.1, for generators.",
     "off_ray < 1e-10 and cosine > 0.9999999999",

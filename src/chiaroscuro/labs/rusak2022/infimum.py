@@ -2,16 +2,23 @@
 
 Paper: rusak2022, Sec. 3 and App. D.
 
-Typos and remarks of ours (each claim says which). Props 1 and 4 say that a collapsed encoder
-(image: content, kernel: style) achieves the optimum of the loss; their proof lets the scale of
-content go to infinity, and that is how to read them: 0 is an infimum, which no finite scale
+An erratum, a typo and remarks of ours (each claim says which). Props 1 and 4 say that a collapsed
+encoder (image: content, kernel: style) achieves the optimum of the loss; their proof lets the scale
+of content go to infinity, and that is how to read them: 0 is an infimum, which no finite scale
 attains, and a full-rank encoder that keeps style approaches it just as well, which the paper does
-not deny. Cor. 1 holds. Prop. 5 bounds the rank of the gradient by d_c at the optimum. There the
-gradient is 0, and the bound is true. Its proof is of "a weight matrix W"; on the way to the optimum
-it is right of the last one (and of a linear encoder), where one factor D serves all samples. In
-earlier layers of a nonlinear network D J(x) differs from sample to sample and ranks add up. Prop. 6
-prints rank(f_D) = d; rank(f) = d is meant, D and f_D = D f have rank d_c, and their normalised
-representations agree.
+not deny. At content's own scale, Im = Z^c as the hypothesis says, the loss of the collapsed encoder
+is even above that of g^-1 (5.31 and 5.07): style separates negatives there. Cor. 1 holds. Prop. 5
+bounds the rank of the gradient by d_c at the optimum. There the gradient is 0, and the bound is
+true. Its proof is of "a weight matrix W"; on the way to the optimum it is right of the last one
+(and of a linear encoder), where one factor D serves all samples. In earlier layers of a nonlinear
+network D J(x) differs from sample to sample and ranks add up. Prop. 6 prints rank(f_D) = d; rank(f)
+= d is meant, D and f_D = D f have rank d_c, and their normalised representations agree.
+
+Erratum: Sec. 3 says that without content a low-rank W increases the norm of positive pairs, and
+that this is why W = 0 is no minimiser. For an orthogonal projection P and any difference d, |P W d|
+<= |W d|, and W = 0 gives 0: the norm falls, with and without content. So does that of negatives,
+each term exp(-|z_i - z_j|^2 / 2) rises, and the loss is log(1 + M) at W = 0: it is the repulsion
+that keeps W = 0 from being a minimiser, as App. C computes.
 
 Lemma 1 is measured on a toy with labels: content is the class, and the class means of the trained
 representation on the sphere should form a simplex equiangular tight frame (ETF), cosines
@@ -48,6 +55,23 @@ INFIMUM = Remark(
     "loss < 1e-6",
     "0 is approached as content's scale grows, as in the proof; full-rank encoders do so too.",
     "collapsed < 1e-6 and full_rank < 1e-6",
+)
+STYLE_ALONE = Erratum(
+    "C9.style_alone",
+    "Sec. 3, below eq. (2)",
+    "with style alone the mean norm of positive pairs is larger under a low-rank P W than under W.",
+    "norm_ratio > 1",
+    "it is smaller, and 0 under W = 0; the repulsion grows, and W = 0 has a larger loss than the "
+    "best scale of g^-1.",
+    "norm_ratio < 1 and norm_of_zero == 0 and repulsion_rise > 0 and excess_of_zero > 0.1",
+    quote="Note that this reasoning requires the presence of content variables: If only style "
+    "variables are present, then a low-rank W will increase the norm for (z, z~) -- intuitively, "
+    "this is why W = 0 does not minimize L_CL, which we show in Appx. C",
+    why="the norm is that of eq. (2), (x - x~)^T W^T W (x - x~); a projection of W x lowers it for "
+    "every pair, and W = 0, the sentence's own example, makes it 0. It is no slip for the "
+    "negatives, whose norms fall too. Appx. C shows by another way that W = 0 is no minimiser: "
+    "the loss is log(1 + M) an anchor there, as negatives coincide (C6.zero). Nothing else in the "
+    "paper rests on the sentence",
 )
 SUBOPTIMAL = Stated(
     "C9.suboptimal",
@@ -99,7 +123,7 @@ SHIELD = Stated(
     "mean(drop_box) > 0.1 and mean(drop_sphere) > 0.1",
     enough="steps >= 2000",
 )
-CLAIMS = (INFIMUM, SUBOPTIMAL, NONLINEAR, RANK, FIX, ETF, SHIELD)
+CLAIMS = (INFIMUM, STYLE_ALONE, SUBOPTIMAL, NONLINEAR, RANK, FIX, ETF, SHIELD)
 
 
 @dataclass(frozen=True)
@@ -171,6 +195,40 @@ def scaling(settings: Settings, seed: int) -> dict[str, Any]:
     style_only = [x[:, c:] for x in (z, z2)]
     losses["no_content"] = [float(loss(*(a * x for x in style_only))) for a in settings.scales]
     return losses
+
+
+def style_alone(settings: Settings, seed: int) -> dict[str, Any]:
+    """Pairs of style alone under W and under low-rank P W: norms of positives, and the repulsion.
+
+    W has random singular values between 0.5 and 2; P projects on random subspaces of every
+    dimension, or cuts the least singular values of W.
+    """
+    c, n = settings.content, settings.n
+    pairs = layers.process(settings, "box", seed).sample(n, seed=seed)
+    x, x2 = (torch.from_numpy(z)[:, c:] for z in (pairs.z1, pairs.z2))
+    d = x.shape[1]
+    draw = torch.Generator().manual_seed(seed)
+    turn = lambda: torch.linalg.qr(torch.randn(d, d, dtype=torch.float64, generator=draw))[0]
+    norm = lambda W: float(((x - x2) @ W.T).norm(dim=1).mean())
+
+    def repulsion(W: Tensor) -> float:
+        """The logarithm of the denominator of eq. (4), the mean over anchors."""
+        z, z2 = x @ W.T, x2 @ W.T
+        return float(loss(z, z2) - (z - z2).square().sum(dim=1).mean() / 2)
+
+    found: dict[str, Any] = {"norm_ratio": [], "repulsion_rise": []}
+    for _ in range(5):
+        values = 0.5 + 1.5 * torch.rand(d, dtype=torch.float64, generator=draw)
+        U = turn()
+        W = U * values.sort(descending=True).values @ turn()
+        for basis in (turn(), U):
+            for rank in range(1, d):
+                low = basis[:, :rank] @ basis[:, :rank].T @ W
+                found["norm_ratio"].append(norm(low) / norm(W))
+                found["repulsion_rise"].append(repulsion(low) - repulsion(W))
+    zero = torch.zeros(d, d, dtype=torch.float64)
+    best = min(float(loss(a * x, a * x2)) for a in settings.scales)
+    return found | {"norm_of_zero": norm(zero), "loss_of_zero": repulsion(zero), "best_loss": best}
 
 
 def ranks(settings: Settings, seed: int) -> dict[str, Any]:
@@ -261,6 +319,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
     }
     result["scales"] = list(settings.scales)
     result["scaling"] = [scaling(settings, seed) for seed in settings.seeds]
+    result["style_alone"] = [style_alone(settings, seed) for seed in settings.seeds]
     result["ranks"] = [ranks(settings, seed) for seed in settings.seeds]
     result["etf"] = [keep(f"etf {s}", lambda s=s: frame(settings, s)) for s in settings.seeds]
     for space in ("box", "sphere"):
@@ -275,11 +334,27 @@ def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
     """Optima, ranks, the frame and the shield."""
     rows, ranked = result["scaling"], result["ranks"]
     of = lambda what: [row[what] for row in ranked]
+    alone = result["style_alone"]
+    ends = lambda name, end: [end(row[name]) for row in alone]
     drop = lambda space: [row["style"][-3] - row["style"][-1] for row in result[space]]
     return [
         INFIMUM.judge(
-            expected={"loss": [row["collapsed"][0] for row in rows]},
+            expected={
+                "loss": [row["collapsed"][0] for row in rows],
+                "loss_of_inverse": [row["inverse"] for row in rows],
+            },
             ours={name: [row[name][-1] for row in rows] for name in ("collapsed", "full_rank")},
+        ),
+        STYLE_ALONE.judge(
+            printed={"norm_ratio": ends("norm_ratio", max)},
+            corrected={
+                "norm_ratio": ends("norm_ratio", max),
+                "norm_of_zero": [row["norm_of_zero"] for row in alone],
+                "repulsion_rise": ends("repulsion_rise", min),
+                "excess_of_zero": [row["loss_of_zero"] - row["best_loss"] for row in alone],
+                "loss_of_zero": [row["loss_of_zero"] for row in alone],
+                "draws": sum(len(row["norm_ratio"]) for row in alone),
+            },
         ),
         SUBOPTIMAL.judge(
             content_scaled=[row["full_rank"][-1] for row in rows],

@@ -19,15 +19,16 @@ a(v), one number for all c that need not be 0, so that h_u = h_v needs d + 1 aff
 contexts. (It is then true of *any* encoder, optimal or not: the loss of a row depends on p(.|u)
 alone and is strictly convex in it.)
 
-Erratum: the text before Thm 3.1, and Sec. 6, name eq. (2) for the loss of the lemma. Typos and
-remarks of ours (each claim says which). The last line of Lemma A.1 takes the numerator exp(S) for
-the normalised f_i* of the line before; the theorems divide two such lines of one batch, and their
-proofs survive. Prop. A.2 assumes p(c|u) = p(c|v), which without labels is what h_u = h_v says, and
-not equivalence; with labels in the encoder both follow from h_u = h_v and nothing need be assumed.
-Def. 4.1 lacks "for all u, v". A.5 has the wrong index in the denominator, and a symbol that occurs
-twice in a batch gets the sum of its rows. CModAdd has contexts of probability 0 given a symbol:
-there the loss has no minimiser, E* does not exist, and merging is the work of weight decay or of a
-small start (E2, E3).
+Errata: the text before Thm 3.1, and Sec. 6, name eq. (2) for the loss of the lemma. The conclusion
+of Lemma A.1 takes the numerator exp(S) for the normalised f_i* of the line before, and no optimum
+satisfies it unless symbols and contexts are independent: exp(S) of a pair is one number, and the
+sum beside it changes with the batch. The theorems divide two such lines of one batch, and their
+proofs survive. A typo: A.5 has the wrong index in the denominator (and a symbol that occurs twice
+in a batch gets the sum of its rows). Remarks of ours: Prop. A.2 assumes p(c|u) = p(c|v), which
+without labels is what h_u = h_v says, and not equivalence; with labels in the encoder both follow
+from h_u = h_v and nothing need be assumed. Def. 4.1 lacks "for all u, v". CModAdd has contexts of
+probability 0 given a symbol: there the loss has no minimiser, E* does not exist, and merging is the
+work of weight decay or of a small start (E2, E3).
 
 Deviations: none in the statements; the toys (six and eight symbols, laws drawn from a Dirichlet
 law mixed with the uniform one) are ours.
@@ -58,7 +59,7 @@ LOSS = Stated(
 )
 LEMMA = Erratum(
     "E1.lemma",
-    "Lemma A.1, last line",
+    "Lemma A.1, its conclusion",
     "at a minimum of the lemma's own risk exp(S) is p(u|c) / [p(u) sum_j p(s_j|c) / p(s_j)], in "
     "every batch.",
     "spread < 1e-10",
@@ -66,11 +67,13 @@ LEMMA = Erratum(
     "gradient < 1e-10 and error < 1e-10 and quotient < 1e-10",
     quote="for all rho, y, sigma_1, ..., sigma_n: p(sigma_i|rho, y) = exp(sim(E*(sigma_i), "
     "E*(y, rho))) p(sigma_i) sum_j p(sigma_j|rho, y)/p(sigma_j)",
-    why="the line before has f_i*, the normalised softmax, and is right; f_i was exp(sim) earlier, "
-    "and is put in for it: exp(sim) of one pair is fixed, while the sum changes with the batch. "
-    "Harmless: the proofs of Thms 3.1, 4.2 and Prop. A.2 divide two such lines of one batch, "
-    "where the sums cancel",
-    kind="typo",
+    why="it is the conclusion of the lemma, displayed in its statement, repeated as the last line "
+    "of its proof and used in the proofs of Thms 3.1, 4.2 and Prop. A.2. It is false for every "
+    "optimum, unless symbols and contexts are independent: exp(sim) of one pair is one number, and "
+    "the sum over the batch changes with the batch, while the lemma says 'for all'. The line "
+    "before has f_i*, the normalised softmax, and is right; f_i was exp(sim) earlier and is put in "
+    "for it. Harmless for the theorems: their proofs divide two such lines of one batch, where the "
+    "sums cancel",
 )
 UPDATE = Erratum(
     "E1.update",
@@ -477,7 +480,7 @@ def run(settings: Settings, keep: Keep = at_once) -> dict[str, Any]:
 
 
 def claims(result: dict[str, Any]) -> list[cs.labs.Claim]:
-    """Identities, theorems, typos and remarks."""
+    """Identities, theorems, errata, a typo and remarks."""
 
     def of(name: str, *keys: str) -> dict[str, list[float]]:
         return {key: [row[key] for row in result[name]] for key in keys}

@@ -61,7 +61,8 @@ SIGN = Erratum(
     "distance_end < distance_start",
     "minimising -log softmax of -|z_i - z_j|^gamma / tau brings positives together.",
     "distance_end < distance_start",
-    quote="s_ij = ||z_i - z_j||^gamma; l(i,j) = -log exp(s_ij/tau) / sum_k exp(s_ik/tau)",
+    quote="s_{i,j} = ||z_i - z_j||_2^gamma ... l(i,j) = -log exp(s_{i,j}/tau) / sum_{k=1}^{2N} "
+    "1[k != i] exp(s_{i,k}/tau)",
     why="eqs. (7), (8) have the minus sign",
     kind="typo",
 )
