@@ -34,7 +34,8 @@ of 0.96 to 0.99); with the random start among the looks it does at small strengt
 effective rank by squares of h falls as well, 64, 27 and 19 of 128, less than that of W. By the
 count of singular values above 1e-3 of the largest, neither falls: h has 128 of 128 and W 96 of 96
 at every strength, so that this count says nothing (G4.encoder is left open). Props. 4.1 and 4.2
-predict ranks of 11 to 96; by squares W is off by a quarter of d_proj (G7.trained fails).
+would have ranks of 11 to 32; by squares W is off by 0.23 of d_proj, mostly at small strength
+(G7.trained fails).
 
 Deviations at the laptop scale: ResNet(depth=9, width=0.25, stem='strided') with d_enc = 128 and a
 linear projector to d_proj = 96, so that d_enc - span < d_proj, without which no collapse can show,
