@@ -47,7 +47,7 @@ import chiaroscuro as cs
 from chiaroscuro.labs import Keep, Remark, Stated, at_once, style
 from chiaroscuro.labs.rusak2022 import layers
 
-__all__ = ["CLAIMS", "LAPTOP", "LONG", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
+__all__ = ["CLAIMS", "LAPTOP", "PAPER", "QUICK", "Settings", "claims", "figure", "run"]
 
 BOX = Stated(
     "C5.uniform_box",
@@ -151,7 +151,6 @@ QUICK = Settings(
     scales=(-0.5, 3.5, 5),
 )  # fmt: skip
 LAPTOP = Settings()
-LONG = Settings(seeds=(3, 4, 5), steps_table=64_000)
 PAPER = Settings(
     seeds=tuple(range(5)), width=200, steps=100_000, batch=5120, lr=1e-4, anchors=10_000,
     steps_table=100_000,
