@@ -21,11 +21,13 @@ symbols closest of all (ratio 0.08, unchanged 0.41), without decay half way (0.5
 dimensions cost some of it (0.67). With the paper's own decay, coupled, at its own rate (`long`,
 three seeds) rows of 128 dimensions (ratio 0.45, all neighbours right) and data with one misaligned
 symbol (0.39) do as in Figs 4 and 8, without decay nothing comes together (Fig. 5), and from a small
-start without decay symbols come half way, 0.55 (Fig. 6). But coupled decay can take everything:
-from a small start all rows and losses end at chance on every seed, so that E3.both and E3.larger
-fail and E3.bands says nothing, and from the usual start one seed of three does too, which leaves
-all claims against the unchanged learner open. It is not for our reading of "slightly low" as 0.02:
-a start of 0.1, 0.3 or 0.5 ends the same way (seed 0).
+start without decay symbols come half way, 0.55 (Fig. 6). But coupled decay can take everything.
+From the usual start nothing is learnt on one seed of three here (and on one of six in the lab
+`forgetting`), which leaves all claims against the unchanged learner open. From a small start all
+rows and losses end at chance on every seed: E3.both and E3.larger fail there because nothing is
+learnt, and E3.bands says nothing. Why it is otherwise in the paper is open; its encoder may differ
+(blocks of torch normalise after each sum by default and have dropout, ours normalise before and
+have none), which was not tried.
 
 Deviations: those of E2; "slightly low" of Fig. 7 is the 0.02 of Fig. 6. The favoured context of a
 misaligned symbol is one of the sums for training. At `long`, ModAdd takes the paper's 64,000 steps
