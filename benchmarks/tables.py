@@ -260,7 +260,7 @@ def cifar_pilots(content: dict) -> str:
         ]
         about = f"{name} | {pilot['epochs']} | {pilot['pairs_per_second']:.0f}"
         lines.append(f"| {about} | {' | '.join(cells)} |")
-    said = "kNN / linear (ridge) on 5,000 images of the training side, in per cent, one seed"
+    said = "kNN / linear (ridge) from 9,000 on 5,000 images of the training side, in %, one seed"
     return "\n".join([*lines, "", f"{said}. Command: `{content['command']}`."])
 
 
