@@ -255,7 +255,7 @@ def fine_grid(settings: Settings, rates: Sequence[float]) -> list[At]:
     Of unused weights all seeds say the same, so that only more cells tell more.
     """
     forgets = between(settings.forgets, settings.finer)
-    starts = np.exp(between(np.log(settings.starts), settings.finer))
+    starts = np.exp(between(np.log(settings.starts).tolist(), settings.finer))
     places = itertools.product(forgets.tolist(), starts.tolist(), settings.seeds[:1], rates)
     return [At(*place) for place in places]
 
