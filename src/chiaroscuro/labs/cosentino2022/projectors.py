@@ -10,9 +10,9 @@ accuracy of the encoder, under MLPs on average and not under the best of them, f
 beats one by chance. The numbers are those of `chiaro diagnose RUN`.
 
 Results. Regions grow as Sec. 5 says, until each picture has its own. Trained with LARS, as in the
-lab `strength`, what an MLP leaves unexplained of delta-h locally falls with width (0.41, 0.32, 0.29)
-and with depth (0.32 to 0.29), and on each of three seeds the widest and the deepest leave less than
-the linear projector's 0.32, by 0.03 +- 0.04 and 0.03 +- 0.07: too little for three seeds
+lab `strength`, what an MLP leaves unexplained of delta-h locally falls with width (0.41, 0.32,
+0.29) and with depth (0.32 to 0.29), and on each of three seeds the widest and the deepest leave
+less than the linear projector's 0.32, by 0.03 +- 0.04 and 0.03 +- 0.07: too little for three seeds
 (G8.local_fit). With AdamW, in the run before, the linear projector was better by 0.01 and 0.06.
 Under MLPs the encoder is on average read 0.8 points worse than under a linear projector (0.2 to
 1.4; G8.encoder fails), at 15 % of a hundred classes after five epochs; four layers are worst, 1.7
