@@ -58,7 +58,7 @@ PILOTS: dict[str, tuple[str, list[str]]] = {
     "cifar-long": (PRESET, []),
     "cifar-best": ("cifar-best", ["data.source=cifar10"]),
 }
-"""The preset of a pilot, and what it changes of it; `cifar-best` is the recipe of before."""
+"""The preset of a pilot, and what it changes of it; `cifar-best` is the previous recipe."""
 
 
 def main() -> None:

@@ -265,11 +265,12 @@ def _not_held(claims: Mapping[str, Mapping[str, dict[str, Any]]]) -> list[str]:
     lines = []
     words = {"fails": "Fail", "inconclusive": "Inconclusive", "not_run": "Not run"}
     for verdict, word in words.items():
-        own: dict[str, list[str]] = {"of the papers": [], "of ours": []}
+        own: dict[str, list[str]] = {"of the papers": [], "of ours": [], "remarks of ours": []}
         for name, rows in claims.items():
             scale = deciding(rows)
             if rows[scale]["verdict"] == verdict:
-                whose = "of ours" if group(rows[scale]) in ("ours", "remark") else "of the papers"
+                author = {"ours": "of ours", "remark": "remarks of ours"}
+                whose = author.get(group(rows[scale]), "of the papers")
                 own[whose].append(name if scale == SCALE else f"{name} (at `{scale}`)")
         each = "; ".join(f"{whose} {', '.join(names)}" for whose, names in own.items() if names)
         lines += [f"- {word}: {each}."] if each else []

@@ -17,8 +17,8 @@ Earlier runs, on seeds 10 to 19 and 20 to 29, judged V8.deep and V8.fades agains
 gain or a fade of 0.1, and left both open. The paper states no size, so both are now asked to exceed
 0, on twenty fresh seeds, and the fade is counted from step 200, where Fig. 5 calls the clusters
 stable: counted from the highest point, as before, it can only be positive. V8.overshoot judges the
-least climb, not the mean: one recovery without a climb would be one by flow, and refute it.
-V8.uniform counts a seed once: without a network both cases are the same run.
+least climb, not the mean: a single recovery without a climb would be one by flow, and would refute
+the claim. V8.uniform counts a seed once: without a network both cases are the same run.
 
 Results. Descent at rate 3 recovers the clusters, with a mean ARI of 0.73 (interval 0.58 to 0.87):
 above 0.9 on 11 of twenty seeds, in part on the others. It does at 2 (0.78) and at 5 (0.76) too, and

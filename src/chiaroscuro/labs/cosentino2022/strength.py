@@ -9,7 +9,7 @@ the rank of the projector falls with strength, and the encoder's accuracy rises.
 eq. (3) follows the loss. G4: the encoder keeps its rank at every strength. G5: the hardest negative
 is farther in the encoder's space for small strength, and the nearest image, on plain views that are
 the same for every strength, comes to share the label in training. G6: the projector comes to
-explain delta-h. G7, beyond the paper: whether rank(W) = min( d_proj, d_enc - span) holds for this
+explain delta-h. G7, beyond the paper: whether rank(W) = min(d_proj, d_enc - span) holds for this
 trained nonlinear encoder, with the span estimated from the recorded parameters of the views
 (`augmentation_span`).
 
@@ -19,8 +19,8 @@ values, of W and of z, with that by values and the rank of the random start besi
 matters: a random 96 x 128 matrix has an effective rank of 84 by values, and AdamW with decay 1e-4,
 used here before, hardly moves W in six epochs, so that the curve of Fig. 1 showed the start. Sec. 2
 trains with LARS at rate 4, and so does this lab now: the ranks of W and of z fall with strength as
-in Fig. 1. After eight epochs W at small strength still has about the rank of its start, after sixty
-another at every strength.
+in Fig. 1. After eight epochs the rank of W at small strength is still about that of its start;
+after sixty it differs from it at every strength.
 
 Fig. 5's "normalized" distance is that of unit vectors here; the hardest negative of Figs. 5 to 7 is
 that among all pictures looked at (the paper does not say among how many). All are numbers of

@@ -25,8 +25,8 @@ representation on the sphere should form a simplex equiangular tight frame (ETF)
 -1/(K-1), with nothing left inside a class. Conjecture 1: the projector shields, so style should be
 readable before it and not after it.
 
-Results. All as stated above; how much the projector shields differs: on the sphere R^2 of
-style falls by 0.36 to 0.56 behind it, in the box by 0.16 to 0.22, to 0.56 to 0.60.
+Results. All claims come out as stated. The projector shields style more on the sphere, where its
+R^2 falls by 0.36 to 0.56, than in the box, where it falls by 0.16 to 0.22 and 0.56 to 0.60 remain.
 
 Deviations: the paper proves and does not measure, but for Conjecture 1 (Fig. 1). The toy, its
 encoder and all sizes are ours. The projector is the last two of the seven layers of C4's encoder.

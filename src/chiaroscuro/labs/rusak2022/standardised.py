@@ -18,7 +18,7 @@ its numbers (91.4 and 91.4 after, 93.0 and 92.5 before the projector) it does no
 temperatures with it do (92.5, 93.2). Both are checked on the printed numbers, ours stand beside.
 
 Results. The spectra are as in Fig. 2: without the norm the effective rank of z rises by ten to
-twelve of 64 after 10,000 images and by six to seven after all 50,000 (`long`), and unequal
+eleven of 64 after 10,000 images and by six to seven after all 50,000 (`long`), and unequal
 temperatures change it by 4 to 5 %. It moves by the level, not by the split: one temperature at that
 level does the same to within 1 %. Table 2 does not show: at `long` unequal temperatures cost 1.0
 points after the projector (-2.2 to 0.3; the paper gains 1.1) and 1.0 before it (0.6 to 1.3; the
