@@ -13,7 +13,7 @@ training side judge, and the epochs are those that fit in so many CPU minutes of
 10,000 test images are looked at by `long` and `lightly` alone: weighted kNN (k = 20, 200) and the
 ridge and SGD probes on all 50,000 training images, and on the way kNN from 10,000 of them. Crops
 show things larger than whole images do, so a network that was trained on crops of 24 pixels sees
-whole images best at more; how many is chosen by `pilots` too.
+whole images best at more; `pilots` compares sides on held-out images, after 32 had been fixed.
 
 Useful work counts the products and sums of convolutions and linear layers, three times those of a
 forward pass for a step. `long` writes a checkpoint after every epoch and goes on from the last.
@@ -41,9 +41,9 @@ from environment import HERE, save
 
 PRESET = "cifar-long"
 WHOLE = 32
-"""Side of the images that h is taken from, chosen by `pilots`; on the way that of the views."""
+"""Side of the images that h is taken from, fixed before `pilots`; on the way that of the views."""
 SIDES = (24, 28, 32, 36)
-"""Among which it is chosen."""
+"""Those that `pilots` compares."""
 SHAPES = {
     "ResNet(depth=9, width=0.25, stages=3)": 24,
     "ResNet(depth=9, width=0.5, stages=2)": 24,

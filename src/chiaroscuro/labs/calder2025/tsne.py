@@ -19,10 +19,10 @@ Deviations: the paper states neither network nor training. At the laptop scale t
 trains a narrow network for eight epochs on 10,000 pictures, against the hundreds of epochs after
 which such maps are drawn: the clusters are weaker. At the scale long the preset `cifar-long` trains
 once, for two hours; means and errors are then over ten parts of the 5,000 points (seeds of the
-laptop scale differ by 0.01), and pictures are mapped at 32 pixels, not at the 24 of the crops,
-which `benchmarks/cifar.py pilots` chose on the training side. Where MNIST is not on the machine,
-the embedded digits stand in for it, upright and in one place as MNIST's are; the result says which.
-At the quick scale wandering digits stand in for CIFAR-10.
+laptop scale differ by 0.01), and pictures are mapped at 32 pixels, not at the 24 of the crops, as
+docs/benchmarks.md explains. Where MNIST is not on the machine, the embedded digits stand in for it,
+upright and in one place as MNIST's are; the result says which. At the quick scale wandering digits
+stand in for CIFAR-10.
 """
 
 from __future__ import annotations
